@@ -1,0 +1,31 @@
+"""What headscope produces: frozen, typed results that know their definition, units, counts and origin."""
+
+from headscope.results.dependency import (
+    DIRECTIONS,
+    BestHead,
+    DependencyResult,
+    Direction,
+    OffsetBaseline,
+    RelationScore,
+)
+from headscope.results.envelope import DataInfo, ModelInfo, Provenance, Result, plain, pointer
+from headscope.results.example import Example
+from headscope.results.surface import HeadMap, SurfaceResult
+
+__all__ = [
+    "DIRECTIONS",
+    "BestHead",
+    "DataInfo",
+    "DependencyResult",
+    "Direction",
+    "Example",
+    "HeadMap",
+    "ModelInfo",
+    "OffsetBaseline",
+    "Provenance",
+    "RelationScore",
+    "Result",
+    "SurfaceResult",
+    "plain",
+    "pointer",
+]
