@@ -24,7 +24,7 @@ class MergeError(HeadscopeError):
 
 
 class ParseError(InputError):
-    """A broken line of a data file, told as file, line, what was found, what was expected and what to do.
+    """A broken line of a data file: where, what was found, what was expected, what to do.
 
     Attributes:
         path: the file.

@@ -1,4 +1,4 @@
-"""What headscope produces: frozen, typed results that know their definition, units, counts and origin."""
+"""What headscope produces: frozen results that know their definition, units, counts and origin."""
 
 from headscope.results.dependency import (
     DIRECTIONS,
@@ -10,6 +10,7 @@ from headscope.results.dependency import (
 )
 from headscope.results.envelope import DataInfo, ModelInfo, Provenance, Result, plain, pointer
 from headscope.results.example import Example
+from headscope.results.schema import schema
 from headscope.results.surface import HeadMap, SurfaceResult
 
 __all__ = [
@@ -28,4 +29,5 @@ __all__ = [
     "SurfaceResult",
     "plain",
     "pointer",
+    "schema",
 ]

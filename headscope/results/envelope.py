@@ -1,4 +1,4 @@
-"""What every result carries besides its numbers, and how it becomes JSON, a table and a notebook cell."""
+"""What every result carries besides its numbers; how it becomes JSON, a table, a notebook cell."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Result(ABC):
         return {}
 
     def to_dict(self) -> dict[str, Any]:
-        """One JSON-ready object (schema in `headscope/schemas`): plain types, NaN turned into None."""
+        """One JSON-ready object (schema in `headscope/schemas`): plain types, None for NaN."""
         origin = self.provenance
         whole = {
             "kind": self.kind,
@@ -134,8 +134,9 @@ class Result(ABC):
         """One line that says what was analysed on what."""
         model, data = self.provenance.model, self.provenance.data
         return (
-            f"{self.kind}: {model.name} ({model.n_layers} layers x {model.n_heads} heads) on {data.name}: "
-            f"{data.n_sentences:,} sentences, {data.n_words:,} words, {data.annotation} annotation"
+            f"{self.kind}: {model.name} ({model.n_layers} layers x {model.n_heads} heads) "
+            f"on {data.name}: {data.n_sentences:,} sentences, {data.n_words:,} words, "
+            f"{data.annotation} annotation"
         )
 
     def _repr_html_(self) -> str:

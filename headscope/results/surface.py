@@ -56,8 +56,8 @@ class SurfaceResult(Result):
         "that token by id; special: mass on all special tokens; punctuation: mass on pieces whose "
         "text is exactly '.' or ','; punctuation_words: on words that are exactly '.' or ','; "
         "punctuation_all: on words with UPOS PUNCT; entropy in nats; entropy_from_first and "
-        "entropy_from_cls: of that token's row; distance: sum_j A[i,j]|i-j| in tokens. 'uniform' is "
-        "the same measure for attention uniform over the visible keys of the same text. ci95: "
+        "entropy_from_cls: of that token's row; distance: sum_j A[i,j]|i-j| in tokens. 'uniform' "
+        "is the same measure for attention uniform over the visible keys of the same text. ci95: "
         "percentile bootstrap over units, 200 Poisson(1) replicates."
     )
 
@@ -97,7 +97,7 @@ class SurfaceResult(Result):
         }
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a measure, layer and head: value, low, high, uniform, units, n (and the control)."""
+        """One row a measure, layer and head: value, low, high, uniform, units, n (and control)."""
         frames = [self._rows(name) for name, item in self.measures.items() if not item.why_null]
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 

@@ -1,0 +1,82 @@
+import math
+
+import pytest
+
+
+def test_json_fits_the_schema(dependency_result, check_json):
+    document = check_json(dependency_result())
+    values = document["values"]
+    nsubj = values["relations"]["nsubj"]
+    assert nsubj["accuracy"]["dependent_to_head"] == [[0.0, 0.1], [0.2, 0.3], [0.4, 0.5]]
+    assert nsubj["best"]["ci95"] == [0.5, 0.7]
+    assert nsubj["gain_ci95"] == [0.1, 0.3]
+    assert values["uas"]["head_to_dependent"]["no_punct"][0] == [0.1, 0.2]
+    assert "accuracy" not in values["overall"]["all_arcs"]
+
+
+def test_labels_with_slash_and_tilde_are_told_apart(dependency_result):
+    document = dependency_result().to_dict()
+    assert document["nulls"]["/values/relations/a~1b~0c/gain"] == "fewer than 10 units"
+    assert document["nulls"]["/values/relations/a~1b~0c/best/held_out_ci95"]
+    assert document["values"]["relations"]["a/b~c"]["gain"] is None
+
+
+def test_intervals_of_relations_and_totals(dependency_result):
+    intervals = dependency_result().to_dict()["ci95"]
+    assert sorted(intervals) == [
+        "relations/nsubj/dependent_to_head",
+        "relations/nsubj/head_to_dependent",
+        "uas/dependent_to_head/all_arcs",
+        "uas/dependent_to_head/no_punct",
+        "uas/head_to_dependent/all_arcs",
+        "uas/head_to_dependent/no_punct",
+    ]
+    assert intervals["relations/nsubj/dependent_to_head"]["high"][2][1] == 0.51
+
+
+def test_control_stands_beside_with_numbers_only(dependency_result, check_json):
+    document = check_json(dependency_result(control=dependency_result(labels=("nsubj",))))
+    assert sorted(document["control"]) == ["ci95", "nulls", "values"]
+    assert list(document["control"]["values"]["relations"]) == ["nsubj"]
+
+
+def test_nothing_scored_is_still_a_result(dependency_result, check_json):
+    result = dependency_result(labels=())
+    assert check_json(result)["values"]["relations"] == {}
+    assert list(result.to_frame()["relation"]) == ["all_arcs", "no_punct"]
+
+
+def test_frame_has_relations_first_then_totals(dependency_result):
+    frame = dependency_result().to_frame()
+    assert list(frame["relation"]) == ["nsubj", "a/b~c", "all_arcs", "no_punct"]
+    row = frame.iloc[0]
+    assert (row["count"], row["layer"], row["head"]) == (7, 2, 1)
+    assert (row["held_out_low"], row["held_out_accuracy"], row["held_out_high"]) == (
+        0.45, 0.55, 0.65,
+    )  # fmt: skip
+    assert (row["offset"], row["offset_accuracy"], row["offset_held_out_accuracy"]) == (
+        -1, 0.4, 0.35,
+    )  # fmt: skip
+    assert (row["gain_low"], row["gain"], row["gain_high"]) == (0.1, 0.2, 0.3)
+    assert math.isnan(frame.iloc[1]["gain"])
+
+
+def test_frame_of_a_controlled_result_has_the_control_as_columns(dependency_result):
+    frame = dependency_result(control=dependency_result(labels=("nsubj",))).to_frame()
+    assert frame.iloc[0]["control_held_out_accuracy"] == 0.55
+    assert frame.iloc[0]["control_accuracy"] == 0.6
+    assert math.isnan(frame.iloc[1]["control_accuracy"])
+
+
+def test_heads_frame_has_one_row_a_relation_direction_and_head(dependency_result):
+    frame = dependency_result().heads_frame()
+    assert list(frame.columns) == [
+        "relation", "count", "direction", "layer", "head", "accuracy", "low", "high",
+    ]  # fmt: skip
+    assert len(frame) == 4 * 2 * 3 * 2
+    row = frame.query(
+        "relation == 'nsubj' and direction == 'head_to_dependent' and layer == 1 and head == 1"
+    ).iloc[0]
+    assert row["accuracy"] == pytest.approx(0.4)
+    assert row["high"] == pytest.approx(0.41)
+    assert frame[frame["relation"] == "a/b~c"]["low"].isna().all()

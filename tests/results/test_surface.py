@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+
+
+def test_json_fits_the_schema(surface_result, check_json):
+    document = check_json(surface_result())
+    assert document["values"]["previous"] == [[0.0, 0.1], [0.2, 0.3], [0.4, None]]
+    assert document["values"]["cls"] is None
+    assert document["uniform"] == {"previous": 0.2, "entropy": 1.0, "cls": None}
+    assert document["counts"] == {"previous": 90, "entropy": 99, "cls": 0}
+    assert document["units"]["entropy"] == "nats"
+    assert list(document["ci95"]) == ["previous"]
+
+
+def test_every_null_has_its_reason(surface_result):
+    assert surface_result().to_dict()["nulls"] == {
+        "/values/cls": "the tokenizer has no [CLS]",
+        "/uniform/cls": "the tokenizer has no [CLS]",
+        "/ci95/entropy": "fewer than 10 units",
+    }
+
+
+def test_control_stands_beside_with_numbers_only(surface_result, check_json):
+    document = check_json(surface_result(control=surface_result(shift=0.3)))
+    control = document["control"]
+    assert sorted(control) == ["ci95", "counts", "nulls", "uniform", "units", "values"]
+    assert control["values"]["previous"][0] == [0.3, 0.4]
+
+
+def test_frame_has_one_row_a_measure_and_head(surface_result):
+    frame = surface_result().to_frame()
+    assert list(frame.columns) == [
+        "measure", "layer", "head", "value", "low", "high", "uniform", "units", "n",
+    ]  # fmt: skip
+    assert len(frame) == 2 * 3 * 2
+    assert list(frame["measure"].unique()) == ["previous", "entropy"]
+    row = frame.query("measure == 'previous' and layer == 1 and head == 0").iloc[0]
+    assert row["value"] == 0.2
+    assert row["low"] == pytest.approx(0.1)
+    assert row["high"] == pytest.approx(0.3)
+    assert (row["uniform"], row["units"], row["n"]) == (0.2, "probability", 90)
+    assert frame.query("measure == 'entropy'")["low"].isna().all()
+
+
+def test_frame_of_a_controlled_result_has_the_control_as_a_column(surface_result):
+    frame = surface_result(control=surface_result(shift=0.3)).to_frame()
+    row = frame.query("measure == 'previous' and layer == 2 and head == 0").iloc[0]
+    assert (row["value"], row["control"]) == (0.4, 0.7)
+
+
+def test_nothing_defined_is_an_empty_frame(surface_result):
+    result = surface_result()
+    only_null = {"cls": result.measures["cls"]}
+    empty = type(result)(result.provenance, None, only_null)
+    assert empty.to_frame().empty
+    assert np.isnan(only_null["cls"].values).all()
