@@ -1,0 +1,162 @@
+"""Sentences in, padded batches of similar length out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+
+import numpy as np
+import torch
+
+from headscope.datasets import Sentence
+from headscope.extraction.encoder import Encoder
+from headscope.extraction.words import NO_WORD, Aligner, Pieces
+from torch import Tensor
+
+WINDOW = 2048
+"""Sentences read ahead to be sorted by length; bounds memory, whatever the corpus."""
+
+BATCH_TOKENS = 1024
+"""Tokens, padding included, that one batch holds at most (a single longer sentence is a batch)."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sentences of similar length, padded on the right.
+
+    Attributes:
+        sentences: B of them.
+        pieces: how each was cut.
+        input_ids, type_ids: [B, T].
+        valid: [B, T] True at tokens, False at padding.
+        special: [B, T] True at special tokens.
+        word_of: [B, T] word of each piece, `NO_WORD` at special tokens and padding.
+    """
+
+    sentences: tuple[Sentence, ...]
+    pieces: tuple[Pieces, ...]
+    input_ids: Tensor
+    type_ids: Tensor
+    valid: Tensor
+    special: Tensor
+    word_of: Tensor
+
+    def __len__(self) -> int:
+        """Number of sentences."""
+        return len(self.sentences)
+
+    @cached_property
+    def n_tokens(self) -> Tensor:
+        """[B] tokens of each sentence, padding left out."""
+        return self.valid.sum(1)
+
+    @cached_property
+    def n_words(self) -> int:
+        """W, the number of words of the longest sentence."""
+        return max(pieces.n_words for pieces in self.pieces)
+
+
+@dataclass
+class Tally:
+    """What went into the batches and what was left out, counted as it streams by."""
+
+    n_sentences: int = 0
+    n_words: int = 0
+    n_tokens: int = 0
+    n_pieces: int = 0
+    n_unknown: int = 0
+    units: set[int] = field(default_factory=set)
+    skipped: dict[str, int] = field(
+        default_factory=lambda: {"too_long": 0, "misaligned": 0, "words_without_pieces": 0}
+    )
+    left_out: list[str] = field(default_factory=list)
+
+    def add(self, sentence: Sentence, pieces: Pieces, unk_id: int | None) -> None:
+        """Counts a sentence that goes into a batch."""
+        self.n_sentences += 1
+        self.n_words += pieces.n_words
+        self.n_tokens += len(pieces.ids)
+        self.n_pieces += int((~pieces.special).sum())
+        self.n_unknown += int((pieces.ids[~pieces.special] == unk_id).sum())
+        self.units.add(sentence.unit)
+        self.skipped["words_without_pieces"] += int((~pieces.has_piece).sum())
+
+    def leave_out(self, reason: str, sentence: Sentence, detail: str) -> None:
+        """Counts a sentence that cannot be observed and notes which one it is."""
+        self.skipped[reason] += 1
+        if len(self.left_out) < 20:
+            self.left_out.append(
+                f"sentence {sentence.sent_id} (line {sentence.line}, {len(sentence.words)} words) "
+                f"was left out: {detail}"
+            )
+
+    @property
+    def unk_rate(self) -> float:
+        """Share of pieces, special tokens left out, that are the unknown token."""
+        return self.n_unknown / self.n_pieces if self.n_pieces else 0.0
+
+
+def batches(
+    encoder: Encoder,
+    sentences: Iterable[Sentence],
+    *,
+    tally: Tally | None = None,
+    batch_tokens: int = BATCH_TOKENS,
+) -> Iterator[Batch]:
+    """Batches of similar length, in an order that depends on the sentences alone.
+
+    Sentences longer than the model takes, and those whose pieces cannot be aligned with their
+    words, are left out and counted in `tally`. Memory is bounded by `WINDOW` sentences.
+    """
+    tally = Tally() if tally is None else tally
+    aligner = Aligner(encoder.tokenizer)
+    stream = iter(sentences)
+    while window := list(islice(stream, WINDOW)):
+        kept: list[tuple[Sentence, Pieces]] = []
+        aligned = aligner.align([sentence.words for sentence in window])
+        for sentence, pieces in zip(window, aligned, strict=True):
+            if pieces is None:
+                tally.leave_out("misaligned", sentence, "its pieces do not fit its words")
+            elif len(pieces.ids) > encoder.max_length:
+                limit = f"{len(pieces.ids)} tokens, and the model takes {encoder.max_length}"
+                tally.leave_out("too_long", sentence, limit)
+            else:
+                tally.add(sentence, pieces, encoder.unk_id)
+                kept.append((sentence, pieces))
+        kept.sort(key=lambda item: -len(item[1].ids))
+        yield from (collate(encoder, group) for group in _groups(kept, batch_tokens))
+
+
+def _groups(
+    kept: list[tuple[Sentence, Pieces]], batch_tokens: int
+) -> Iterator[list[tuple[Sentence, Pieces]]]:
+    start = 0
+    while start < len(kept):
+        size = max(1, batch_tokens // len(kept[start][1].ids))
+        yield kept[start : start + size]
+        start += size
+
+
+def collate(encoder: Encoder, group: Sequence[tuple[Sentence, Pieces]]) -> Batch:
+    """One batch, on the device of the encoder."""
+    length = max(len(pieces.ids) for _, pieces in group)
+    shape = (len(group), length)
+    ids = np.full(shape, encoder.pad_id, dtype=np.int64)
+    types = np.zeros(shape, dtype=np.int64)
+    valid = np.zeros(shape, dtype=bool)
+    special = np.zeros(shape, dtype=bool)
+    word_of = np.full(shape, NO_WORD, dtype=np.int64)
+    for row, (_, pieces) in enumerate(group):
+        n_tokens = len(pieces.ids)
+        ids[row, :n_tokens] = pieces.ids
+        types[row, :n_tokens] = pieces.type_ids
+        valid[row, :n_tokens] = True
+        special[row, :n_tokens] = pieces.special
+        word_of[row, :n_tokens] = pieces.word_of
+    tensors = [
+        torch.from_numpy(array).to(encoder.device) for array in (ids, types, valid, special, word_of)
+    ]
+    sentences, pieces = zip(*group, strict=True)
+    return Batch(sentences, pieces, *tensors)

@@ -1,0 +1,104 @@
+"""What watches attention: the protocol of observers, and resampling by weighted sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from headscope.extraction.batches import Batch
+
+N_BOOTSTRAP = 200
+N_SPLITS = 10
+MIN_UNITS = 10
+"""Fewer resampling units give no interval and no held-out figure."""
+
+MIN_CASES = 5
+"""Fewer cases in one half of a split give no held-out figure."""
+
+Floats = npt.NDArray[np.float64]
+_U64 = np.uint64
+
+
+class Observer(Protocol):
+    """Adds up something about attention while batches stream by, and owns its float64 sums.
+
+    An observer also has `__add__`, which merges two of the same settings, and `result()`, which can
+    be called at any time and changes nothing.
+
+    Attributes:
+        needs: `rows`, any number of blocks of query rows a layer; or `maps`, one whole map a layer.
+    """
+
+    needs: Literal["rows", "maps"]
+
+    def update(self, layer: int, start: int, probs: Tensor, batch: Batch) -> None:
+        """Takes in rows start, start + 1, ... of one layer: probs [B, H, rows, T], float32."""
+
+    def close(self, batch: Batch) -> None:
+        """Adds the batch to the sums; called once all its layers have been seen."""
+
+    def __add__(self, other: Self) -> Self:
+        """A new observer that has seen what both have seen."""
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """Weights of every resampling unit, fixed by seed, corpus and place in the file alone.
+
+    Columns: 1 of ones; `N_BOOTSTRAP` of Poisson(1) draws, the online bootstrap (Oza and Russell
+    2001); `N_SPLITS` of 0 or 1, two-way splits. Sums under all columns at once make
+    intervals and held-out choices independent of the order in which sentences arrive.
+
+    Attributes:
+        seed: of all draws.
+        corpus: fingerprint of the data.
+    """
+
+    seed: int
+    corpus: str
+
+    def weights(self, units: npt.ArrayLike) -> Floats:
+        """[n, 1 + N_BOOTSTRAP + N_SPLITS] for units [n]; the same unit always gets the same row."""
+        ids = np.asarray(units, dtype=np.uint64).reshape(-1, 1)
+        key = _U64(int(self.corpus[:16] or "0", 16)) ^ _mix(np.array([self.seed], dtype=np.uint64))
+        columns = np.arange(N_BOOTSTRAP + N_SPLITS, dtype=np.uint64).reshape(1, -1)
+        drawn = _mix(_mix(_mix(ids + key) + columns))
+        uniform = (drawn[:, :N_BOOTSTRAP] >> _U64(11)).astype(np.float64) * 2.0**-53
+        weights = np.ones((len(ids), 1 + N_BOOTSTRAP + N_SPLITS))
+        weights[:, 1 : 1 + N_BOOTSTRAP] = np.searchsorted(_POISSON, uniform, side="right")
+        weights[:, 1 + N_BOOTSTRAP :] = drawn[:, N_BOOTSTRAP:] >> _U64(63)
+        return weights
+
+
+BOOTSTRAP = slice(1, 1 + N_BOOTSTRAP)
+SPLITS = slice(1 + N_BOOTSTRAP, 1 + N_BOOTSTRAP + N_SPLITS)
+
+
+def percentile_interval(replicates: Floats) -> tuple[Floats, Floats]:
+    """2.5 and 97.5 % points over the first axis, NaN replicates left out."""
+    low, high = np.nanpercentile(replicates, [2.5, 97.5], axis=0)
+    return low, high
+
+
+def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The SplitMix64 output function (Steele, Lea and Flood 2014): 64 well-mixed bits a value."""
+    with np.errstate(over="ignore"):
+        mixed = values + _U64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> _U64(30))) * _U64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> _U64(27))) * _U64(0x94D049BB133111EB)
+        return mixed ^ (mixed >> _U64(31))
+
+
+def _poisson_thresholds() -> Floats:
+    """Cumulative probabilities of Poisson(1) for 0, 1, 2, ... up to where float64 reaches 1."""
+    probabilities = [np.exp(-1.0)]
+    for count in range(1, 18):
+        probabilities.append(probabilities[-1] / count)
+    return np.cumsum(probabilities)
+
+
+_POISSON = _poisson_thresholds()

@@ -1,0 +1,93 @@
+"""The only loop over a corpus: every analysis hands it observers, and several share one pass."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from headscope.datasets import Corpus
+from headscope.extraction.batches import BATCH_TOKENS, Tally, batches
+from headscope.extraction.calibration import observe
+from headscope.extraction.encoder import Encoder
+from headscope.extraction.observers import Observer
+from headscope.results import DataInfo
+
+Progress = Callable[[int, int], None]
+"""Is told, after each batch, how many sentences and tokens it held."""
+
+UNKNOWN_WARNING = 0.05
+"""Share of unknown pieces above which results carry a warning."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one pass over a corpus went through.
+
+    Attributes:
+        data: for the result's header.
+        warnings: what the reader of the result must know.
+    """
+
+    data: DataInfo
+    warnings: tuple[str, ...]
+
+
+def run(
+    encoder: Encoder,
+    corpus: Corpus,
+    observers: Sequence[Observer],
+    *,
+    batch_tokens: int = BATCH_TOKENS,
+    progress: Progress | None = None,
+) -> Pass:
+    """One pass over the corpus; the observers have seen all of it when this returns.
+
+    Raises:
+        InputError, ParseError: from reading the corpus.
+        ModelError: the model cannot be observed.
+    """
+    tally = Tally()
+    with observe(encoder, observers) as observation:
+        for batch in batches(encoder, corpus.read(), tally=tally, batch_tokens=batch_tokens):
+            observation.forward(batch)
+            if progress is not None:
+                progress(len(batch), int(batch.n_tokens.sum()))
+    skipped = {**tally.skipped, "broken": len(corpus.skipped)}
+    data = DataInfo(
+        name=corpus.name,
+        sha256=corpus.sha256,
+        format=corpus.format,
+        unit=corpus.unit,
+        n_units=len(tally.units),
+        n_sentences=tally.n_sentences,
+        n_words=tally.n_words,
+        n_tokens=tally.n_tokens,
+        skipped=skipped,
+        unk_rate=tally.unk_rate,
+        annotation=corpus.annotation,
+        note=corpus.note,
+    )
+    return Pass(data, tuple(_warnings(encoder, corpus, tally)))
+
+
+def _warnings(encoder: Encoder, corpus: Corpus, tally: Tally) -> Iterator[str]:
+    yield from encoder.notes
+    if corpus.annotation == "parsed":
+        yield "trees and parts of speech are a parser's, not gold"
+    if tally.unk_rate > UNKNOWN_WARNING:
+        yield (
+            f"{tally.unk_rate:.0%} of the pieces are unknown to this tokenizer: these numbers say "
+            "little about the language of the data"
+        )
+    yield from corpus.warnings
+    yield from (f"broken sentence left out: {message}" for message in corpus.skipped[:20])
+    yield from tally.left_out
+
+
+def versions() -> dict[str, str]:
+    """Versions that can change a number."""
+    names = ("headscope", "torch", "transformers", "tokenizers", "numpy")
+    return {"python": platform.python_version(), **{name: version(name) for name in names}}
+

@@ -1,0 +1,190 @@
+"""Which subword piece belongs to which word, and attention between words.
+
+The given word list decides what a word is: never a tokenizer's own idea of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from tokenizers import Encoding, Tokenizer
+
+from torch import Tensor
+
+Rows = Literal["mean", "first"]
+"""How the rows of a word's pieces become the word's row."""
+
+NO_WORD = -1
+"""Stands for "belongs to no word" in `Pieces.word_of`: special tokens and padding."""
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """One sentence as the model sees it.
+
+    Attributes:
+        ids, type_ids: [T] token ids and segment ids.
+        special: [T] True where the tokenizer's template put a special token. Text that merely
+            looks like one, such as a word "[SEP]", is not special.
+        word_of: [T] 0-based word of each piece, `NO_WORD` for special tokens; never falls.
+        n_words: number of words, those without a piece included.
+    """
+
+    ids: Ints
+    type_ids: Ints
+    special: npt.NDArray[np.bool_]
+    word_of: Ints
+    n_words: int
+
+    @property
+    def has_piece(self) -> npt.NDArray[np.bool_]:
+        """[W] False for words that the tokenizer drops altogether, such as a lone soft hyphen."""
+        present = np.zeros(self.n_words, dtype=bool)
+        present[self.word_of[self.word_of != NO_WORD]] = True
+        return present
+
+
+class Aligner:
+    """Cuts sentences into pieces and says which word each piece belongs to.
+
+    Word ids of the tokenizer are taken where they pass the self-checks, character offsets of the
+    sentence joined by spaces where they do not; a sentence on which both fail is given up.
+
+    Args:
+        tokenizer: with truncation and padding switched off.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        """Probes once whether words given one by one are cut as in running text."""
+        self.tokenizer = tokenizer
+        self.by_offsets = not _splits_words_alike(tokenizer)
+
+    def align(self, sentences: Sequence[Sequence[str]]) -> list[Pieces | None]:
+        """Pieces of each sentence; None where no alignment passes its self-checks."""
+        if self.by_offsets:
+            return [self._from_offsets(words) for words in sentences]
+        encodings = self.tokenizer.encode_batch(
+            [list(words) for words in sentences], is_pretokenized=True
+        )
+        return [
+            self._from_word_ids(words, encoding) or self._from_offsets(words)
+            for words, encoding in zip(sentences, encodings, strict=True)
+        ]
+
+    def _from_word_ids(self, words: Sequence[str], encoding: Encoding) -> Pieces | None:
+        word_of = [NO_WORD if word is None else word for word in encoding.word_ids]
+        return self._checked(words, encoding, np.array(word_of, dtype=np.int64))
+
+    def _from_offsets(self, words: Sequence[str]) -> Pieces | None:
+        text = " ".join(words)
+        encoding = self.tokenizer.encode(text)
+        lengths = np.array([len(word) for word in words], dtype=np.int64)
+        starts = np.cumsum(lengths + 1) - lengths - 1
+        word_of = np.full(len(encoding.ids), NO_WORD, dtype=np.int64)
+        covered = np.zeros(len(text), dtype=bool)
+        for index, (start, end) in enumerate(encoding.offsets):
+            if encoding.special_tokens_mask[index]:
+                continue
+            # A piece begins with the space before its word, or is that space alone: the word is
+            # the one that holds the first character that is not the joining space.
+            while start < end and start in starts - 1:
+                start += 1
+            word_of[index] = int(np.searchsorted(starts, start, side="right")) - 1
+            if max(end, start) > starts[word_of[index]] + lengths[word_of[index]]:
+                return None
+            covered[start:end] = True
+        if not self._nothing_lost(text, starts, lengths, covered):
+            return None
+        return self._checked(words, encoding, word_of)
+
+    def _nothing_lost(
+        self, text: str, starts: Ints, lengths: Ints, covered: npt.NDArray[np.bool_]
+    ) -> bool:
+        """Whether every stretch of a word that no piece covers is one that the tokenizer drops."""
+        for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
+            bare = ~covered[start : start + length]
+            if bare.all() or not bare.any():
+                continue
+            lost = "".join(text[start + int(i)] for i in np.flatnonzero(bare))
+            if self._has_pieces(lost):
+                return False
+        return True
+
+    def _checked(self, words: Sequence[str], encoding: Encoding, word_of: Ints) -> Pieces | None:
+        special = np.array(encoding.special_tokens_mask, dtype=bool)
+        of_words = word_of[~special]
+        word_of[special] = NO_WORD
+        if (of_words < 0).any() or (of_words >= len(words)).any() or (np.diff(of_words) < 0).any():
+            return None
+        pieces = Pieces(
+            ids=np.array(encoding.ids, dtype=np.int64),
+            type_ids=np.array(encoding.type_ids, dtype=np.int64),
+            special=special,
+            word_of=word_of,
+            n_words=len(words),
+        )
+        # Word ids that are all 0, say, leave words without a piece that do have some on their own.
+        missing = np.flatnonzero(~pieces.has_piece)
+        if any(self._has_pieces(words[int(word)]) for word in missing):
+            return None
+        return pieces
+
+    def _has_pieces(self, word: str) -> bool:
+        encoding = self.tokenizer.encode([word], is_pretokenized=True, add_special_tokens=False)
+        return bool(encoding.ids)
+
+
+def _splits_words_alike(tokenizer: Tokenizer) -> bool:
+    """Whether words given one by one get the pieces that they have in running text.
+
+    Some tokenizers mark word boundaries only where the text has spaces; given word by word they
+    would glue the sentence together.
+    """
+    words = ["one", "two", "one"]
+    given = tokenizer.encode(words, is_pretokenized=True, add_special_tokens=False)
+    running = tokenizer.encode(" ".join(words), add_special_tokens=False)
+    return bool(given.ids == running.ids)
+
+
+class Merger:
+    """Turns attention between pieces into attention between words, for one batch.
+
+    Args:
+        word_of: [B, T] word of each piece, `NO_WORD` for special tokens and padding.
+        n_words: W, the width of the word axis; sentences with fewer words end in missing words.
+        rows: `mean` over a word's pieces, or the row of the `first` one.
+
+    Attributes:
+        missing: [B, W] True for words without a piece; their rows and columns hold no attention.
+    """
+
+    def __init__(self, word_of: Tensor, n_words: int, rows: Rows = "mean") -> None:
+        """Makes the two matrices that sum columns and average rows."""
+        pieces = word_of.unsqueeze(1) == torch.arange(n_words, device=word_of.device).view(1, -1, 1)
+        counts = pieces.sum(2, keepdim=True)
+        if rows == "first":
+            pieces_from = pieces & (pieces.cumsum(2) == 1)
+        else:
+            pieces_from = pieces
+        share = counts.clamp(min=1) if rows == "mean" else torch.ones_like(counts)
+        self.missing = counts.squeeze(2) == 0
+        self._columns = pieces.transpose(1, 2).to(torch.float64)
+        self._rows = pieces_from.to(torch.float64) / share
+
+    def merge(self, probs: Tensor) -> Tensor:
+        """[B, H, T, T] attention between pieces -> [B, H, W, W] between words, float64.
+
+        Columns are summed over the pieces of the word attended to; rows as `rows` says.
+        """
+        n_batch, n_heads, n_rows, n_keys = probs.shape
+        wide = probs.to(torch.float64)
+        summed = wide.reshape(n_batch, n_heads * n_rows, n_keys) @ self._columns
+        summed = summed.view(n_batch, n_heads, n_rows, -1)
+        return self._rows.unsqueeze(1) @ summed
