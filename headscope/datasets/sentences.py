@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
+
+Unit = Literal["document", "sentence"]
+"""What intervals resample: documents where the data mark them, else sentences."""
 
 Annotation = Literal["gold", "parsed"]
 """Who drew the trees: people (a treebank) or a parser (spaCy)."""
@@ -12,7 +15,7 @@ Annotation = Literal["gold", "parsed"]
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """One sentence: syntactic words, their heads and relations, and the resampling unit it belongs to.
+    """One sentence: its syntactic words, their heads and relations, and its resampling unit.
 
     Attributes:
         words: forms of the syntactic words, in order, W of them.
@@ -50,13 +53,29 @@ class Corpus:
         read: opens the source anew and yields its sentences; raises InputError or ParseError.
         skipped: sentences that the last `read` left out under `--skip-bad`, one message each;
             emptied when a read begins.
+        warnings: what the last `read` met that is legal but may surprise, one line each: sentence
+            ids given twice, text that is not in Unicode normal form NFC; emptied likewise.
     """
 
     name: str
     sha256: str
     format: str
-    unit: Literal["document", "sentence"]
+    unit: Unit
     annotation: Annotation
     note: str
     read: Callable[[], Iterator[Sentence]]
     skipped: list[str]
+    warnings: list[str] = field(default_factory=list)
+
+
+_OLD_LABELS = {"nsubjpass": "nsubj", "csubjpass": "csubj", "auxpass": "aux"}
+
+
+def coarse(relation: str) -> str:
+    """The relation without its subtype; the passive labels of UD 1 lose theirs too.
+
+    >>> coarse("nsubj:pass"), coarse("nsubjpass"), coarse("obj")
+    ('nsubj', 'nsubj', 'obj')
+    """
+    label = relation.partition(":")[0]
+    return _OLD_LABELS.get(label, label)

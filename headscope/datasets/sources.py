@@ -1,0 +1,125 @@
+"""What a user calls DATA, opened: a treebank, a text, or the bundled sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+
+from headscope.datasets.conllu import is_blank, is_row, read_conllu
+from headscope.datasets.files import check_file, fingerprint, pieces
+from headscope.datasets.remarks import remarked
+from headscope.datasets.sentences import Corpus, Sentence, Unit
+from headscope.datasets.survey import survey_conllu
+from headscope.datasets.text import open_text
+from headscope.errors import InputError, ParseError, unknown
+
+FORMATS = ("conllu", "text")
+"""What can be read, as `--format` names it."""
+
+DEMO = "demo"
+"""The DATA argument that means the bundled sample."""
+
+DEMO_NOTE = (
+    "bundled sample: 14 documents of GUM's openly licensed genres "
+    "(academic, court, interview, news), not the whole corpus"
+)
+
+_SUFFIXES = {".conllu": "conllu", ".txt": "text"}
+_LATER = {
+    ".conll": "coreference in CoNLL-2012 columns",
+    ".v4_auto_conll": "coreference in CoNLL-2012 columns",
+    ".tsv": "a table of pairs or pronouns",
+    ".jsonl": "a table of examples",
+}
+
+_Place = Callable[[], AbstractContextManager[Path]]
+"""Gives the file for as long as it is read; the sample may lie in an archive."""
+
+
+def open_corpus(
+    data: str | Path, *, format: str | None = None, limit: int | None = None, skip_bad: bool = False
+) -> Corpus:
+    """A corpus ready to be read; what cannot be used raises InputError, in one line.
+
+    Args:
+        data: a file, or the string `demo` for the bundled sample (a file named demo is `./demo`,
+            or any Path).
+        format: `conllu` or `text`; where None it is told by content, then by the name's ending.
+        limit: read only the first so many sentences; with `skip_bad`, the first so many good ones.
+        skip_bad: leave broken sentences out and list them in `Corpus.skipped`.
+    """
+    if format is not None and format not in FORMATS:
+        raise unknown("format", format, FORMATS)
+    if limit is not None and limit < 1:
+        raise InputError(f"limit: found {limit}; expected 1 or more sentences")
+    if data == DEMO:
+        sample = resources.files("headscope.datasets") / "sample" / "gum_sample.conllu"
+        corpus = _open_conllu(lambda: resources.as_file(sample), skip_bad)
+        return _cut(replace(corpus, name=DEMO, note=DEMO_NOTE), limit)
+    path = Path(data)
+    check_file(path)
+    if (format or _recognise(path)) == "text":
+        return _cut(open_text(path), limit)
+    return _cut(_open_conllu(lambda: nullcontext(path), skip_bad), limit)
+
+
+def _open_conllu(place: _Place, skip_bad: bool) -> Corpus:
+    with place() as path:
+        survey = survey_conllu(path)
+        name, sha256 = path.name, fingerprint(path)
+    skipped: list[str] = []
+
+    def read() -> Iterator[Sentence]:
+        skipped.clear()
+        with place() as path:
+            ordinal = None
+            for sentence in read_conllu(path, skip_bad=skip_bad, skipped=skipped):
+                ordinal = sentence.ordinal
+                yield sentence.to_sentence(
+                    ordinal, sentence.document if survey.documents else ordinal
+                )
+            if ordinal is None:
+                raise ParseError(
+                    path, None, f"{len(skipped):,} sentences, all of them broken",
+                    "at least one good sentence", f"the first: {skipped[0]}",
+                )  # fmt: skip
+
+    unit: Unit = "document" if survey.documents else "sentence"
+    return Corpus(name, sha256, "conllu", unit, "gold", "", read, skipped)
+
+
+def _cut(corpus: Corpus, limit: int | None) -> Corpus:
+    """The corpus with its limit, and with remarks on what it holds collected while it is read."""
+
+    def read() -> Iterator[Sentence]:
+        corpus.warnings.clear()
+        return remarked(corpus.read(), corpus.warnings, limit)
+
+    if limit is None:
+        return replace(corpus, read=read)
+    cut = f"only the first {limit:,} sentence{'s' if limit > 1 else ''}"
+    return replace(corpus, read=read, note=f"{corpus.note}; {cut}" if corpus.note else cut)
+
+
+def _recognise(path: Path) -> str:
+    """The format, by the first line that is no comment, else by the ending of the name."""
+    head = next(pieces(path), "").split("\n")
+    first = next((text for text in head if not text.startswith("#") and not is_blank(text)), "")
+    if is_row(first):
+        return "conllu"
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
+    suffix = suffixes[-1] if suffixes else ""
+    later = _LATER[".conll"] if head[0].startswith("#begin document") else _LATER.get(suffix)
+    if later:
+        raise ParseError(
+            path, None, f"{later}, which a later version reads", "a .conllu treebank or a .txt text"
+        )
+    if suffix not in _SUFFIXES:
+        raise ParseError(
+            path, None, f"a name ending in '{suffix}'" if suffix else "a name without an ending",
+            "a .conllu treebank or a .txt text", f"name the format: --format {'|'.join(FORMATS)}",
+        )  # fmt: skip
+    return _SUFFIXES[suffix]
