@@ -1,0 +1,107 @@
+"""Plotly figures inside a page: their data as a block, their selectors as HTML controls."""
+
+from __future__ import annotations
+
+import json
+from html import unescape
+from typing import Any
+
+from plotly.graph_objects import Figure
+
+from headscope.report.document import page
+from headscope.report.markup import data_block, element, json_inert, json_text, text
+from headscope.results import DependencyResult, Result, SurfaceResult
+from headscope.visualize import best_heads, relation_map, surface_maps
+
+STYLES = ("base.css", "figures.css")
+SCRIPTS = ("figures.js",)
+
+
+def figure_block(figure: Figure, name: str, *, label: str) -> str:
+    """The figure as markup that `figures.js` draws once it comes into view.
+
+    Title, subtitle and drop-down become HTML, which wraps and which the keyboard reaches.
+
+    Args:
+        figure: left as it is.
+        name: id of the block, unique in the page.
+        label: what a screen reader calls the drawing.
+    """
+    document: dict[str, Any] = json.loads(figure.to_json())
+    layout = document["layout"]
+    heading = layout.pop("title", {})
+    subtitle = heading.get("subtitle", {}).get("text", "")
+    menus = layout.pop("updatemenus", [])
+    layout["margin"]["t"] = 34 if layout.get("annotations") or layout.get("legend") else 12
+    controls = "".join(_selector(menu, name) for menu in menus)
+    document["menus"] = [[button["args"] for button in menu["buttons"]] for menu in menus]
+    caption = element("strong", _plain(heading.get("text", "")), class_="figure-title")
+    caption += element("span", _plain(subtitle), class_="figure-subtitle")
+    return element(
+        "figure",
+        element("div", element("figcaption", caption) + controls, class_="figure-head")
+        + element(
+            "div",
+            "",
+            class_="canvas",
+            role="img",
+            aria_label=label,
+            style=f"min-height:{int(layout['height'])}px",
+        )
+        + data_block(f"{name}-data", json_inert(json.dumps(document))),
+        class_="plot",
+        id=name,
+    )
+
+
+def figure_page(result: Result) -> str:
+    """A page with the figures of one result and nothing else."""
+    blocks = []
+    if isinstance(result, SurfaceResult) and result.measures:
+        blocks.append(figure_block(surface_maps(result), "surface-map", label="layers x heads"))
+    if isinstance(result, DependencyResult) and result.relations:
+        blocks.append(figure_block(best_heads(result), "best-heads", label="best head a relation"))
+        blocks.append(figure_block(relation_map(result), "relation-map", label="relations x heads"))
+    if not blocks:
+        blocks.append(element("p", "There was nothing to score, so there is nothing to draw."))
+    notes = "".join(element("li", text(item)) for item in result.provenance.warnings)
+    body = element(
+        "main",
+        element("h1", text(result.headline()), class_="small")
+        + (element("ul", notes, class_="warnings") if notes else "")
+        + "".join(blocks)
+        + element("p", text(result.definition), class_="definition"),
+    )
+    return page(
+        title=result.headline(),
+        body=body,
+        styles=STYLES,
+        scripts=SCRIPTS,
+        plotly=True,
+    )
+
+
+def _selector(menu: dict[str, Any], name: str) -> str:
+    """A labelled HTML selector in place of Plotly's drop-down."""
+    options = "".join(
+        element(
+            "option",
+            _plain(button["label"]),
+            value=button.get("name", button["label"]),
+            selected="" if position == menu.get("active", 0) else None,
+        )
+        for position, button in enumerate(menu["buttons"])
+    )
+    field = f"{name}-{menu.get('name', 'view')}"
+    label = element("label", text(menu.get("name", "view")), for_=field)
+    return element("div", label + element("select", options, id=field), class_="control")
+
+
+def _plain(label: str) -> str:
+    """HTML of a text that was escaped for Plotly."""
+    return text(unescape(label))
+
+
+def menu_values(figure: Figure) -> str:
+    """Names of the views of a figure's first selector, as JSON."""
+    return json_text([button.name for button in figure.layout.updatemenus[0].buttons])
