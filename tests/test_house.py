@@ -70,11 +70,7 @@ def layering_faults(layer, source):
         first, *rest = name.split(".")
         if not first:
             faults.append(f"{line}: relative import {name}")
-        elif (
-            first == "headscope"
-            and rest != ["__version__"]
-            and rest[:1] not in [[a] for a in allowed]
-        ):
+        elif first == "headscope" and rest != ["__version__"] and not {*rest[:1]} & {*allowed}:
             faults.append(f"{line}: {layer} may not import {name}")
         elif first in FORBIDDEN.get(layer, ()):
             faults.append(f"{line}: {layer} does without {first}")
