@@ -1,7 +1,7 @@
 """What people bring: treebanks, plain text, and the bundled sample, read as sentences of words."""
 
 from headscope.datasets.conllu import ConlluSentence, read_conllu, write_conllu
-from headscope.datasets.sentences import Annotation, Corpus, Sentence, coarse
+from headscope.datasets.sentences import Annotation, Corpus, Sentence, Unit, coarse
 from headscope.datasets.sources import open_corpus
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "ConlluSentence",
     "Corpus",
     "Sentence",
+    "Unit",
     "coarse",
     "open_corpus",
     "read_conllu",

@@ -337,7 +337,7 @@ def _head_fault(head: str, number: int, n_words: int) -> str | None:
     if not (head.isascii() and head.removeprefix("-").isdigit()):
         return f"HEAD {shown(head)}, which is not a number,"
     if head.startswith("-") or len(head) > len(str(n_words)) or int(head) > n_words:
-        return f"HEAD {shown(head)[1:-1]}, which is no word of the sentence,"
+        return f"HEAD {head[:12]}, which is no word of the sentence,"
     if int(head) == number:
         return f"word {number} as its own head"
     return None

@@ -6,13 +6,14 @@ import codecs
 import difflib
 import gzip
 import hashlib
+import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
-from headscope.errors import InputError, ParseError
+from headscope.errors import ParseError
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -23,11 +24,15 @@ _NUL_SHARE = 0.05  # text in UTF-16 without a mark has one NUL in two bytes, a s
 
 def check_file(path: Path) -> None:
     """Refuses, in one line, what is no data file: missing, a folder, a pipe, empty, binary."""
-    if path.is_dir():
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise ParseError(path, None, "no such file", "a data file", _near_names(path)) from None
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    if stat.S_ISDIR(mode):
         raise ParseError(path, None, "a folder", "a data file", "name a file inside it")
-    if not path.exists():
-        raise ParseError(path, None, "no such file", "a data file", _near_names(path))
-    if not path.is_file():
+    if not stat.S_ISREG(mode):
         raise ParseError(
             path, None, "a device or pipe", "a regular file, read more than once", "save it first"
         )
@@ -47,10 +52,7 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
     try:
         plain = path.open("rb")
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(
-            f"{path}: cannot be read: {reason}; check the path and its rights"
-        ) from None
+        raise _unreadable(path, error) from None
     with plain:
         zipped = plain.read(2) == _GZIP_MAGIC
         plain.seek(0)
@@ -61,9 +63,10 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
                 try:
                     yield cast(IO[bytes], stream)
                 except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-                    raise InputError(
-                        f"{path}: broken gzip data ({error}); download the file again"
-                    ) from None
+                    raise ParseError(
+                        path, None, f"broken gzip data ({error})", "a whole gzip file",
+                        "download it again",
+                    ) from None  # fmt: skip
             return
         if zipped:
             raise ParseError(
@@ -121,10 +124,18 @@ def shown(text: str, limit: int = 40) -> str:
     return repr(text if len(text) <= limit else text[:limit] + "...")
 
 
+def _unreadable(path: Path, error: OSError) -> ParseError:
+    reason = error.strerror or str(error)
+    return ParseError(path, None, f"a file that cannot be read ({reason})", "a readable file")
+
+
 def _near_names(path: Path) -> str:
     if not path.parent.is_dir():
         return f"there is no folder '{path.parent}'"
-    names = [entry.name for entry in path.parent.iterdir()]
+    try:
+        names = [entry.name for entry in path.parent.iterdir()]
+    except OSError:
+        names = []
     near = difflib.get_close_matches(path.name, names, n=3)
     return f"did you mean {' or '.join(map(repr, near))}?" if near else "check the path"
 

@@ -56,6 +56,8 @@ def open_corpus(
     if limit is not None and limit < 1:
         raise InputError(f"limit: found {limit}; expected 1 or more sentences")
     if data == DEMO:
+        if format not in (None, "conllu"):
+            raise InputError(f"{DEMO}: found format {format}; expected conllu, as the sample is")
         sample = resources.files("headscope.datasets") / "sample" / "gum_sample.conllu"
         corpus = _open_conllu(lambda: resources.as_file(sample), skip_bad)
         return _cut(replace(corpus, name=DEMO, note=DEMO_NOTE), limit)
@@ -73,7 +75,6 @@ def _open_conllu(place: _Place, skip_bad: bool) -> Corpus:
     skipped: list[str] = []
 
     def read() -> Iterator[Sentence]:
-        skipped.clear()
         with place() as path:
             ordinal = None
             for sentence in read_conllu(path, skip_bad=skip_bad, skipped=skipped):
@@ -83,8 +84,8 @@ def _open_conllu(place: _Place, skip_bad: bool) -> Corpus:
                 )
             if ordinal is None:
                 raise ParseError(
-                    path, None, f"{len(skipped):,} sentences, all of them broken",
-                    "at least one good sentence", f"the first: {skipped[0]}",
+                    path, None, f"no good sentence among {len(skipped):,}",
+                    "at least one", f"the first is broken so: {skipped[0]}",
                 )  # fmt: skip
 
     unit: Unit = "document" if survey.documents else "sentence"
@@ -95,6 +96,7 @@ def _cut(corpus: Corpus, limit: int | None) -> Corpus:
     """The corpus with its limit, and with remarks on what it holds collected while it is read."""
 
     def read() -> Iterator[Sentence]:
+        corpus.skipped.clear()
         corpus.warnings.clear()
         return remarked(corpus.read(), corpus.warnings, limit)
 

