@@ -1,8 +1,9 @@
 """Shapes of tensors, as they stand in signatures; the axis order is always L, B, H, Tq, Tk.
 
-L layers, B sequences of a batch, H query heads, T tokens (Tq of the query rows, Tk of the keys), W
-words. A checker sees the shapes in tests only (jaxtyping's import hook); elsewhere an alias is
-just a tensor. Reserved for modules that need torch anyway: this one imports it.
+B sequences of a batch, H query heads, Tq query rows at hand (a block of them, or all), Tk keys
+(all tokens of the padded sequence), W words. An alias is just a tensor to users; in tests jaxtyping's
+import hook compares the axes within one call. For modules that need torch anyway: this one
+imports it.
 """
 
 from __future__ import annotations
@@ -13,20 +14,17 @@ from torch import Tensor
 Probs = Float[Tensor, "B H Tq Tk"]
 """Attention probabilities from query (row) to key (column); rows at padding hold anything."""
 
-Valid = Bool[Tensor, "B T"]
-"""True at tokens, special ones included, False at padding."""
+Where = Bool[Tensor, "B Tk"]
+"""True at the tokens that are meant, such as those that are not padding (`valid`)."""
 
-QueryMask = Bool[Tensor, "B Tq"]
-"""True at the query rows that are meant."""
-
-KeyMask = Bool[Tensor, "B Tk"]
-"""True at the keys that are meant."""
-
-Visible = Bool[Tensor, "B Tq Tk"]
-"""True where a query sees a key: no padding, and nothing later in a causal model."""
+Ids = Int[Tensor, "B Tk"]
+"""A number for each token: its id, or the 0-based word that it belongs to."""
 
 PerRow = Float[Tensor, "B H Tq"]
 """One number for every head and query row."""
+
+PerKey = Float[Tensor, "B H Tk"]
+"""One number for every head and key."""
 
 PerHead = Float[Tensor, "B H"]
 """One number for every head of every sequence."""
@@ -34,18 +32,4 @@ PerHead = Float[Tensor, "B H"]
 WordMaps = Float[Tensor, "B H W W"]
 """Word-level attention from word (row) to word (column)."""
 
-Ids = Int[Tensor, "B T"]
-"""Token ids, or the 0-based number of the word of each token."""
-
-__all__ = [
-    "Ids",
-    "KeyMask",
-    "PerHead",
-    "PerRow",
-    "Probs",
-    "QueryMask",
-    "Tensor",
-    "Valid",
-    "Visible",
-    "WordMaps",
-]
+__all__ = ["Ids", "PerHead", "PerKey", "PerRow", "Probs", "Tensor", "Where", "WordMaps"]

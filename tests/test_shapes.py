@@ -9,14 +9,12 @@ from headscope import shapes
 
 GOOD = {
     "Ids": torch.zeros(2, 7, dtype=torch.int64),
-    "KeyMask": torch.zeros(2, 7, dtype=torch.bool),
     "PerHead": torch.zeros(2, 3),
+    "PerKey": torch.zeros(2, 3, 7),
     "PerRow": torch.zeros(2, 3, 5, dtype=torch.float64),
     "Probs": torch.zeros(2, 3, 5, 7),
-    "QueryMask": torch.zeros(2, 5, dtype=torch.bool),
     "Tensor": torch.zeros(()),
-    "Valid": torch.zeros(2, 7, dtype=torch.bool),
-    "Visible": torch.zeros(2, 5, 7, dtype=torch.bool),
+    "Where": torch.zeros(2, 7, dtype=torch.bool),
     "WordMaps": torch.zeros(2, 3, 4, 4),
 }
 
@@ -41,10 +39,11 @@ def test_word_maps_are_square():
 
 MODULE = """
 from __future__ import annotations
-from headscope.shapes import Probs, PerRow
+from headscope.shapes import PerRow, Probs, Where
 
-def mass(probs: Probs, transpose: bool = False) -> PerRow:
-    return probs.sum(2 if transpose else 3)
+def mass(probs: Probs, where: Where, transpose: bool = False) -> PerRow:
+    kept = probs * where[:, None, None, :]
+    return kept.sum(2 if transpose else 3)
 """
 
 
@@ -54,8 +53,11 @@ def test_import_hook_compares_axes_within_one_call(tmp_path, monkeypatch):
     with install_import_hook("headscope_shapes_hooked", "beartype.beartype"):
         module = importlib.import_module("headscope_shapes_hooked")
     monkeypatch.delitem(sys.modules, "headscope_shapes_hooked")
-    assert module.mass(torch.zeros(2, 3, 5, 7)).shape == (2, 3, 5)
+    probs, where = torch.zeros(2, 3, 5, 7), torch.ones(2, 7, dtype=torch.bool)
+    assert module.mass(probs, where).shape == (2, 3, 5)
     with pytest.raises(TypeCheckError, match="return value"):
-        module.mass(torch.zeros(2, 3, 5, 7), transpose=True)
+        module.mass(probs, where, transpose=True)
+    with pytest.raises(TypeCheckError, match="where"):
+        module.mass(probs, where[:, :1])
     with pytest.raises(TypeCheckError, match="probs"):
-        module.mass(torch.zeros(2, 3, 5))
+        module.mass(probs[0], where)
