@@ -1,9 +1,9 @@
 """Shapes of tensors, as they stand in signatures; the axis order is always L, B, H, Tq, Tk.
 
 B sequences of a batch, H query heads, Tq query rows at hand (a block of them, or all), Tk keys
-(all tokens of the padded sequence), W words. An alias is just a tensor to users; in tests jaxtyping's
-import hook compares the axes within one call. For modules that need torch anyway: this one
-imports it.
+(all tokens of the padded sequence), W words. To users an alias is just a tensor; in tests
+jaxtyping's import hook compares the axes within one call. For modules that need torch anyway:
+this one imports it.
 """
 
 from __future__ import annotations
