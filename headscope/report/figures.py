@@ -9,15 +9,15 @@ from typing import Any
 from plotly.graph_objects import Figure
 
 from headscope.report.document import page
-from headscope.report.markup import data_block, element, json_inert, json_text, text
+from headscope.report.markup import data_block, element, json_inert, text
 from headscope.results import DependencyResult, Result, SurfaceResult
 from headscope.visualize import best_heads, relation_map, surface_maps
 
 STYLES = ("base.css", "figures.css")
-SCRIPTS = ("figures.js",)
+SCRIPTS = ("theme.js", "figures.js")
 
 
-def figure_block(figure: Figure, name: str, *, label: str) -> str:
+def figure_block(figure: Figure, name: str, *, label: str, min_width: int = 0) -> str:
     """The figure as markup that `figures.js` draws once it comes into view.
 
     Title, subtitle and drop-down become HTML, which wraps and which the keyboard reaches.
@@ -26,28 +26,32 @@ def figure_block(figure: Figure, name: str, *, label: str) -> str:
         figure: left as it is.
         name: id of the block, unique in the page.
         label: what a screen reader calls the drawing.
+        min_width: in pixels; where the page is narrower, the drawing scrolls sideways.
     """
     document: dict[str, Any] = json.loads(figure.to_json())
     layout = document["layout"]
     heading = layout.pop("title", {})
     subtitle = heading.get("subtitle", {}).get("text", "")
     menus = layout.pop("updatemenus", [])
-    layout["margin"]["t"] = 34 if layout.get("annotations") or layout.get("legend") else 12
+    top = 34 if layout.get("annotations") or layout.get("legend") else 12
+    layout["height"] -= layout["margin"]["t"] - top
+    layout["margin"]["t"] = top
     controls = "".join(_selector(menu, name) for menu in menus)
     document["menus"] = [[button["args"] for button in menu["buttons"]] for menu in menus]
     caption = element("strong", _plain(heading.get("text", "")), class_="figure-title")
     caption += element("span", _plain(subtitle), class_="figure-subtitle")
+    canvas = element(
+        "div",
+        "",
+        class_="canvas",
+        role="img",
+        aria_label=label,
+        style=f"height:{int(layout['height'])}px;min-width:{min_width}px",
+    )
     return element(
         "figure",
         element("div", element("figcaption", caption) + controls, class_="figure-head")
-        + element(
-            "div",
-            "",
-            class_="canvas",
-            role="img",
-            aria_label=label,
-            style=f"min-height:{int(layout['height'])}px",
-        )
+        + element("div", canvas, class_="scroll")
         + data_block(f"{name}-data", json_inert(json.dumps(document))),
         class_="plot",
         id=name,
@@ -100,8 +104,3 @@ def _selector(menu: dict[str, Any], name: str) -> str:
 def _plain(label: str) -> str:
     """HTML of a text that was escaped for Plotly."""
     return text(unescape(label))
-
-
-def menu_values(figure: Figure) -> str:
-    """Names of the views of a figure's first selector, as JSON."""
-    return json_text([button.name for button in figure.layout.updatemenus[0].buttons])

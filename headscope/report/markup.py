@@ -6,6 +6,8 @@ import json
 from html import escape
 from typing import Any
 
+from headscope.visualize.labels import head_name
+
 _IN_SCRIPT = {
     ord("<"): "\\u003c",
     ord(">"): "\\u003e",
@@ -55,3 +57,39 @@ def element(tag: str, content: str, **attributes: object) -> str:
         if value is not None
     )
     return f"<{tag}{written}>{content}</{tag}>"
+
+
+def head_link(layer: int, head: int, *, linked: bool, **more: object) -> str:
+    """The name of an attention head; where the page has an explorer, a button that opens it there.
+
+    >>> head_link(3, 10, linked=False)
+    '<span class="head">3.10</span>'
+    """
+    name = head_name(layer, head)
+    if not linked:
+        return element("span", name, class_="head")
+    label = f"look at attention head {name} in a sentence"
+    places = {"data_layer": layer, "data_head": head, "title": label}
+    return element("button", name, type="button", class_="head", **places, **more)
+
+
+def bar(
+    value: float | None,
+    ends: tuple[float, float] | None = None,
+    *,
+    baseline: float | None = None,
+    significant: bool = False,
+) -> str:
+    """A small bar from 0 to 1 with its interval as a line and a baseline as a tick."""
+    if value is None:
+        return ""
+    style = f"--value:{value:.4f}"
+    if ends is not None:
+        style += f";--low:{ends[0]:.4f};--high:{ends[1]:.4f}"
+    marks = element("i", "", class_="fill")
+    marks += element("i", "", class_="spread") if ends is not None else ""
+    if baseline is not None:
+        style += f";--baseline-at:{baseline:.4f}"
+        marks += element("i", "", class_="tick")
+    kind = "bar clear" if significant else "bar"
+    return element("span", marks, class_=kind, style=style, aria_hidden="true")

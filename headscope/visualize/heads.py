@@ -131,6 +131,7 @@ def _axes(figure: Figure, item: HeadMap) -> None:
         range=[-0.5, n_heads - 0.5],
         **shared,
     )
+    figure.update_layout(meta={"columns": "heads"})
     figure.update_yaxes(
         title={"text": "layer", "standoff": 8},
         dtick=_step(n_layers, 30),

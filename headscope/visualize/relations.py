@@ -62,6 +62,8 @@ def relation_map(result: DependencyResult, *, direction: Direction = "dependent_
         figure.add_trace(_best_marks(kept, names, side, visible=side == direction))
     figure.add_trace(_offset_column(kept, names))
     _map_axes(figure, n_layers, n_heads)
+    rows = [score.label for score in kept]
+    figure.update_layout(meta={"columns": "all heads", "n_heads": n_heads, "rows": rows})
     _name_rows(figure, names)
     figure.update_layout(updatemenus=[_direction_selector(figure, direction)])
     return styled(

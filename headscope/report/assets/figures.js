@@ -1,5 +1,140 @@
 "use strict";
-for (const block of document.querySelectorAll("figure.plot")) {
-  const data = JSON.parse(document.getElementById(block.id + "-data").textContent);
-  Plotly.newPlot(block.querySelector(".canvas"), data.data, data.layout, { responsive: true, displaylogo: false });
-}
+/* Draws each figure once it comes near the window, in the colours of the page. */
+headscope.figures = (() => {
+  const CONFIG = {
+    responsive: true,
+    displaylogo: false,
+    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+  };
+  const figures = new Map();
+
+  function read(block) {
+    const document_ = JSON.parse(document.getElementById(`${block.id}-data`).textContent);
+    return { block, canvas: block.querySelector(".canvas"), ...document_, drawn: null };
+  }
+
+  /* Colours that depend on the ground; everything else is in the figure. */
+  function layoutColours() {
+    const ink = headscope.css("--ink");
+    return {
+      "font.color": headscope.css("--muted"),
+      "hoverlabel.bgcolor": headscope.css("--raised"),
+      "hoverlabel.bordercolor": headscope.css("--line-strong"),
+      "hoverlabel.font.color": ink,
+      "modebar.color": headscope.css("--line-strong"),
+      "modebar.activecolor": ink,
+    };
+  }
+
+  function heatTraces(figure) {
+    return figure.data.flatMap((trace, place) => (trace.reversescale === undefined ? [] : [place]));
+  }
+
+  function paint(figure) {
+    const heats = heatTraces(figure);
+    const change = heats.length ? { reversescale: !headscope.dark.matches } : {};
+    return Plotly.update(figure.canvas, change, layoutColours(), heats.length ? heats : undefined);
+  }
+
+  /* On narrow screens the colour bar goes below the plot. */
+  function fit(figure) {
+    if (figure.canvas.clientWidth >= 560) return;
+    figure.layout.margin = { ...figure.layout.margin, r: 6, l: 40 };
+    for (const trace of figure.data) {
+      if (trace.colorbar) trace.colorbar.thickness = 6;
+    }
+  }
+
+  function draw(figure) {
+    if (figure.drawn) return figure.drawn;
+    fit(figure);
+    figure.layout.dragmode = false;
+    figure.drawn = Plotly.newPlot(figure.canvas, figure.data, figure.layout, CONFIG).then(() => {
+      figure.canvas.on("plotly_click", (event) => clicked(figure, event.points[0]));
+      return paint(figure);
+    });
+    return figure.drawn;
+  }
+
+  /* A cell of a map opens its head in the explorer; `layout.meta` says what the columns are. */
+  function clicked(figure, point) {
+    const meta = figure.layout.meta;
+    if (!headscope.open || !meta || !Array.isArray(point.pointIndex)) return;
+    const [row, column] = point.pointIndex;
+    if (meta.columns === "heads") {
+      headscope.open({ layer: row, head: column });
+    } else if (point.data.meta !== "offset") {
+      headscope.open({
+        layer: Math.floor(column / meta.n_heads),
+        head: column % meta.n_heads,
+        direction: point.data.meta,
+        relation: meta.rows[row],
+      });
+    }
+  }
+
+  function choose(figure, menu, place, name) {
+    const [traces, layout] = figure.menus[menu][place];
+    const rest = { ...layout };
+    const caption = { "title.text": ".figure-title", "title.subtitle.text": ".figure-subtitle" };
+    for (const [key, target] of Object.entries(caption)) {
+      if (!(key in rest)) continue;
+      figure.block.querySelector(target).textContent = plain(rest[key]);
+      delete rest[key];
+    }
+    for (const part of document.querySelectorAll(`[data-follows="${figure.block.id}"] [data-view]`)) {
+      part.hidden = part.dataset.view !== name;
+    }
+    return draw(figure).then(() => Plotly.update(figure.canvas, traces, rest));
+  }
+
+  /* Plotly's labels are escaped; a detached text area turns them back without running anything. */
+  function plain(label) {
+    const area = document.createElement("textarea");
+    area.innerHTML = label;
+    return area.value;
+  }
+
+  /* Puts a frame round one row of the map of relations. */
+  function markRow(relation) {
+    const figure = figures.get("relation-map");
+    if (!figure) return null;
+    const row = figure.layout.meta.rows.indexOf(relation);
+    if (row < 0) return null;
+    const frame = {
+      type: "rect", xref: "paper", x0: 0, x1: 1, yref: "y", y0: row - 0.5, y1: row + 0.5,
+      line: { width: 2, color: headscope.css("--tree") },
+    };
+    const shapes = [...(figure.layout.shapes || []), frame];
+    return draw(figure).then(() => Plotly.relayout(figure.canvas, { shapes }));
+  }
+
+  function setUp(block, watcher) {
+    const figure = read(block);
+    figures.set(block.id, figure);
+    block.querySelectorAll("select").forEach((select, menu) => {
+      select.addEventListener("change", () =>
+        choose(figure, menu, select.selectedIndex, select.value));
+    });
+    watcher.observe(block);
+  }
+
+  function start() {
+    const watcher = new IntersectionObserver((entries) => {
+      for (const entry of entries.filter((one) => one.isIntersecting)) {
+        draw(figures.get(entry.target.id));
+        watcher.unobserve(entry.target);
+      }
+    }, { rootMargin: "600px" });
+    document.querySelectorAll("figure.plot").forEach((block) => setUp(block, watcher));
+    headscope.dark.addEventListener("change", () => {
+      for (const figure of figures.values()) {
+        if (figure.drawn) paint(figure);
+      }
+    });
+    window.addEventListener("beforeprint", () => figures.forEach(draw));
+  }
+
+  start();
+  return { all: figures, markRow };
+})();

@@ -1,0 +1,101 @@
+"""The first answer: what stands out, in three or four figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from headscope.report.markup import bar, element, head_link, text
+from headscope.report.surface import top_heads
+from headscope.results import DependencyResult, SurfaceResult
+from headscope.visualize.labels import DIRECTION_SENTENCES, interval, number, offset_name
+from headscope.visualize.relations import beats_offset
+
+POSITIONAL = ("previous", "next", "separator", "first")
+"""Measures whose strongest head is worth a line, in order; at most three are shown."""
+
+
+def glance(
+    surface: SurfaceResult | None, dependency: DependencyResult | None, *, linked: bool
+) -> str:
+    """Tiles above the sections; an empty string where nothing could be scored."""
+    tiles = []
+    if dependency is not None and dependency.relations:
+        tiles += [_carried(dependency), _all_arcs(dependency, linked=linked)]
+    if surface is not None:
+        tiles.append(_positional(surface, linked=linked))
+    shown = "".join(tile for tile in tiles if tile)
+    if not shown:
+        return ""
+    tiles_row = element("div", shown, class_="tiles")
+    heading = element("h2", "At a glance", id="glance")
+    return element("section", heading + tiles_row, aria_labelledby="glance", class_="glance")
+
+
+def _carried(result: DependencyResult) -> str:
+    scores = list(result.relations.values())
+    judged = [score for score in scores if score.gain_ci95 is not None]
+    clear = sorted(filter(beats_offset, judged), key=lambda score: -(score.gain or 0.0))
+    named = ", ".join(element("bdi", text(score.label)) for score in clear[:5])
+    said = "of the relations with enough cases have an attention head that beats the best offset"
+    most = f"Largest gains: {named}." if named else "No interval of a gain lies above 0."
+    return _tile(f"{len(clear)} <small>of {len(judged)}</small>", said, most)
+
+
+def _all_arcs(result: DependencyResult, *, linked: bool) -> str:
+    score = result.overall.get("all_arcs")
+    if score is None or score.best.held_out_accuracy is None:
+        return ""
+    best, baseline = score.best, score.offset_baseline
+    name = head_link(
+        best.layer, best.head, linked=linked, data_direction=best.direction, data_relation=""
+    )
+    said = (
+        f"of all arcs are found by attention head {name}, the best single one (held out, 95 % "
+        f"interval {interval(best.held_out_ci95)}): {text(DIRECTION_SENTENCES[best.direction])}"
+    )
+    more = (
+        f"Best fixed offset ({offset_name(baseline.offset)}): {number(baseline.held_out_accuracy)}."
+    )
+    drawn = bar(
+        best.held_out_accuracy,
+        best.held_out_ci95,
+        baseline=baseline.held_out_accuracy,
+        significant=beats_offset(score),
+    )
+    return _tile(number(best.held_out_accuracy) + drawn, said, more)
+
+
+def _positional(result: SurfaceResult, *, linked: bool) -> str:
+    """The strongest head of a few measures."""
+    lines = []
+    for name in _shown(result):
+        values = result.measures[name].values
+        place = top_heads(values, 1)[0]
+        lines.append(
+            element("dt", text(name))
+            + element("dd", f"{head_link(*place, linked=linked)} {number(float(values[place]))}")
+        )
+    if not lines:
+        return ""
+    return _tile(
+        "", "most attention to …, and the head that pays it", element("dl", "".join(lines))
+    )
+
+
+def _shown(result: SurfaceResult) -> Sequence[str]:
+    found = [
+        name
+        for name in POSITIONAL
+        if name in result.measures and not np.isnan(result.measures[name].values).all()
+    ]
+    return found[:3]
+
+
+def _tile(figure: str, said: str, more: str) -> str:
+    shown = element("p", figure, class_="figure") if figure else ""
+    tag = "div" if more.startswith("<dl") else "p"
+    return element(
+        "div", shown + element("p", said) + element(tag, more, class_="more"), class_="tile"
+    )

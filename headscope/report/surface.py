@@ -1,0 +1,126 @@
+"""The section on what each head attends to."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headscope.report.figures import figure_block
+from headscope.report.markup import element, head_link, text
+from headscope.report.wording import measure_sentence
+from headscope.results import HeadMap, SurfaceResult
+from headscope.visualize import surface_maps
+from headscope.visualize.heads import first_available
+from headscope.visualize.labels import control_name, interval, number
+
+N_LISTED = 5
+SPREADS = ("nats", "tokens")
+"""Units of measures whose lowest heads say as much as the highest."""
+
+
+def surface_section(result: SurfaceResult, *, linked: bool) -> str:
+    """Map with selector, and of the selected measure: meaning, baseline, interval, top heads.
+
+    Args:
+        result: measures of every head.
+        linked: whether heads can be opened in the page's sentence explorer.
+    """
+    heading = element("h2", "What each attention head attends to", id="patterns")
+    if not result.measures:
+        return element("section", heading + element("p", "No measure was asked for."))
+    lead = element(
+        "p",
+        "One cell is one attention head; its colour is the mean over all attending tokens of the "
+        "data. Dark is much on a light page, bright is much on a dark one."
+        + (" Select a cell to see that head at work on a sentence." if linked else ""),
+        class_="lead",
+    )
+    chosen = first_available(result)
+    details = "".join(
+        _details(result, item, linked=linked, hidden=name != chosen)
+        for name, item in result.measures.items()
+    )
+    block = figure_block(
+        surface_maps(result),
+        "surface-map",
+        label="Heat map of one measure for every attention head: rows are layers, columns heads",
+    )
+    following = element("div", details, class_="follower", data_follows="surface-map")
+    return element("section", heading + lead + block + following, aria_labelledby="patterns")
+
+
+def top_heads(
+    values: np.ndarray, count: int = N_LISTED, *, lowest: bool = False
+) -> list[tuple[int, int]]:
+    """Layer and head of the largest values, ties to the lowest layer, then head.
+
+    >>> top_heads(np.array([[0.1, 0.5], [np.nan, 0.5]]), 2)
+    [(0, 1), (1, 1)]
+    """
+    flat = values.ravel() if lowest else -values.ravel()
+    order = [int(place) for place in np.argsort(flat, kind="stable") if not np.isnan(flat[place])]
+    return [(place // values.shape[1], place % values.shape[1]) for place in order[:count]]
+
+
+def _details(result: SurfaceResult, item: HeadMap, *, linked: bool, hidden: bool) -> str:
+    """Everything said about one measure."""
+    described = element("p", text(measure_sentence(item.name)), class_="meaning")
+    if item.why_null:
+        body = described + element("p", f"Not available: {text(item.why_null)}.", class_="missing")
+    else:
+        lists = _ranking(result, item, linked=linked, lowest=False)
+        if item.units in SPREADS:
+            lists += _ranking(result, item, linked=linked, lowest=True)
+        about = element("div", described + _circumstances(item), class_="about")
+        body = about + element("div", lists, class_="rankings")
+    return element(
+        "article", body, class_="measure", data_view=item.name, hidden="" if hidden else None
+    )
+
+
+def _circumstances(item: HeadMap) -> str:
+    units = "a share of attention, from 0 to 1" if item.units == "probability" else item.units
+    facts = (
+        ("Units", units),
+        ("Uniform attention", f"{number(item.uniform)}: what attention spread evenly would give"),
+        ("Mean over", f"{item.n:,} attending tokens"),
+        (
+            "95 % interval",
+            f"none: {item.why_no_interval}" if item.low is None else "in the table, and on hover",
+        ),
+    )
+    rows = "".join(element("dt", text(name)) + element("dd", text(fact)) for name, fact in facts)
+    return element("dl", rows)
+
+
+def _ranking(result: SurfaceResult, item: HeadMap, *, linked: bool, lowest: bool) -> str:
+    """The heads with the highest or lowest values, with intervals and the control beside them."""
+    control = (
+        result.control.measures.get(item.name)
+        if isinstance(result.control, SurfaceResult)
+        else None
+    )
+    columns = ["head", "value", "95 % interval"]
+    if control is not None:
+        columns.append(f"control: {control_name(result)}")
+    head = element("tr", "".join(element("th", text(name), scope="col") for name in columns))
+    rows = "".join(
+        _ranked(item, control, place, linked=linked)
+        for place in top_heads(item.values, lowest=lowest)
+    )
+    name = f"{'Lowest' if lowest else 'Highest'} {N_LISTED} heads"
+    caption = element("caption", name)
+    return element(
+        "table", caption + element("thead", head) + element("tbody", rows), class_="ranking"
+    )
+
+
+def _ranked(item: HeadMap, control: HeadMap | None, place: tuple[int, int], *, linked: bool) -> str:
+    ends = None if item.low is None or item.high is None else (item.low[place], item.high[place])
+    cells = [
+        element("th", head_link(*place, linked=linked), scope="row"),
+        element("td", number(item.values[place]), class_="strong"),
+        element("td", interval(ends), class_="quiet"),
+    ]
+    if control is not None:
+        cells.append(element("td", number(control.values[place]), class_="quiet"))
+    return element("tr", "".join(cells))
