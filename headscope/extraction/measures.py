@@ -1,6 +1,6 @@
 """Surface measures of attention: each a sum over query rows, and the number of rows it exists for.
 
-To add one: a function from `View` to [B, H] sums, and a line in `MEASURES`.
+To add one: a line in `MEASURES` that says by which weights the cells of the map are summed.
 """
 
 from __future__ import annotations
@@ -51,12 +51,6 @@ class Tokens:
         return where
 
     @cached_property
-    def distances(self) -> Tensor:
-        """[T, T] float64 |i - j|."""
-        places = torch.arange(self.valid.shape[1], device=self.valid.device, dtype=torch.float64)
-        return (places.unsqueeze(1) - places).abs()
-
-    @cached_property
     def uniform(self) -> Tensor:
         """[B, 1, T, T] float64 attention uniform over the visible keys."""
         seen = self.valid.unsqueeze(1) & self.valid.unsqueeze(2)
@@ -64,67 +58,46 @@ class Tokens:
         return (seen / seen.sum(2, keepdim=True).clamp(min=1)).unsqueeze(1)
 
 
-class View:
-    """Rows start, start + 1, ... of one layer, with what several measures share.
+@dataclass(frozen=True)
+class Cells:
+    """The cells of query rows start..stop-1, as weights that make a measure a weighted sum."""
 
-    Attributes:
-        probs: [B, H, rows, T], rows of padding set to 0.
-        start: number of the first row.
-    """
-
-    def __init__(self, probs: Tensor, start: int, tokens: Tokens) -> None:
-        """Drops rows of padding: a fully masked row is uniform, not empty."""
-        self.start, self.stop = start, start + probs.shape[2]
-        self.tokens = tokens
-        rows = self.own_rows(tokens.valid)
-        self.probs = probs if bool(rows.all()) else probs * rows[:, None, :, None]
-
-    def own_rows(self, where: Tensor) -> Tensor:
-        """The part of `where` [B, T] that belongs to this view's rows."""
-        return where[:, self.start : self.stop]
+    tokens: Tokens
+    start: int
+    stop: int
 
     @cached_property
-    def columns(self) -> Tensor:
-        """[B, H, T] float64 attention that each key receives from all rows."""
-        return self.probs.sum(2, dtype=torch.float64)
+    def offsets(self) -> Tensor:
+        """[1, rows, T] j - i of every cell."""
+        places = torch.arange(self.tokens.valid.shape[1], device=self.tokens.valid.device)
+        return (places - places[self.start : self.stop].unsqueeze(1)).unsqueeze(0)
 
-    @cached_property
-    def entropies(self) -> Tensor:
-        """[B, H, rows] float64 entropy of each row in nats, 0 ln 0 = 0."""
-        return torch.special.entr(self.probs).sum(3, dtype=torch.float64)
+    def at_offset(self, offset: int) -> Tensor:
+        """[1, rows, T] True at A[i, i + offset]."""
+        return self.offsets == offset
 
-    def mass(self, where: Tensor) -> Tensor:
-        """[B, H] attention to the keys at which `where` [B, T] is True."""
-        return (self.columns * where.unsqueeze(1)).sum(2)
-
-    def diagonal(self, offset: int) -> Tensor:
-        """[B, H] sum of A[i, i + offset] over the rows."""
-        return self.probs.diagonal(self.start + offset, 2, 3).sum(2, dtype=torch.float64)
-
-    def entropy(self, where: Tensor) -> Tensor:
-        """[B, H] entropy of the rows at which `where` [B, T] is True, summed, in nats."""
-        return (self.entropies * self.own_rows(where).unsqueeze(1)).sum(2)
-
-    def distance(self) -> Tensor:
-        """[B, H] sum over rows of the attention-weighted |i - j|, in tokens."""
-        apart = self.tokens.distances[self.start : self.stop]
-        flat = self.probs.flatten(2).to(torch.float64)
-        return flat @ apart.flatten()
+    def to(self, where: Tensor) -> Tensor:
+        """[B, 1, T] True in the columns at which `where` [B, T] is True."""
+        return where.unsqueeze(1)
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A surface measure.
+    """A surface measure: its sum over query rows, and the number of rows for which it exists.
+
+    One of `cells` and `entropy_rows` is given.
 
     Attributes:
-        total: [B, H] float64, the sum over a view's rows.
-        n_rows: [B] float64, the number of rows for which it exists.
+        n_rows: [B] float64 number of rows for which it exists.
+        cells: weights of the cells, broadcastable to [B, rows, T]; the sum is over A times these.
+        entropy_rows: [B, T] True at the rows whose entropy is summed.
         units: of its mean.
         why_none: why it does not exist, should there be no such row in the whole corpus.
     """
 
-    total: Callable[[View], Tensor]
     n_rows: Callable[[Tokens], Tensor]
+    cells: Callable[[Cells], Tensor] | None = None
+    entropy_rows: Callable[[Tokens], Tensor] | None = None
     units: str = "probability"
     why_none: str = "no sentence has such a row"
 
@@ -146,52 +119,96 @@ def _rows_where_any(where: Callable[[Tokens], Tensor]) -> Callable[[Tokens], Ten
 
 
 MEASURES: dict[str, Measure] = {
-    "previous": Measure(lambda view: view.diagonal(-1), _rows_after_first),
+    "previous": Measure(_rows_after_first, lambda cells: cells.at_offset(-1)),
     "next": Measure(
-        lambda view: view.diagonal(1),
         _rows_before_last,
+        lambda cells: cells.at_offset(1),
         why_none="a causal model cannot see the next token, and a single token has none",
     ),
-    "self": Measure(lambda view: view.diagonal(0), _every_row),
-    "first": Measure(lambda view: view.mass(view.tokens.first), _every_row),
+    "self": Measure(_every_row, lambda cells: cells.at_offset(0)),
+    "first": Measure(_every_row, lambda cells: cells.to(cells.tokens.first)),
     "cls": Measure(
-        lambda view: view.mass(view.tokens.cls),
         _rows_where_any(lambda tokens: tokens.cls),
+        lambda cells: cells.to(cells.tokens.cls),
         why_none="the tokenizer adds no classification token",
     ),
     "separator": Measure(
-        lambda view: view.mass(view.tokens.separator),
         _rows_where_any(lambda tokens: tokens.separator),
+        lambda cells: cells.to(cells.tokens.separator),
         why_none="the tokenizer adds no separator token",
     ),
     "special": Measure(
-        lambda view: view.mass(view.tokens.special),
         _rows_where_any(lambda tokens: tokens.special),
+        lambda cells: cells.to(cells.tokens.special),
         why_none="the tokenizer adds no special tokens",
     ),
-    "punctuation": Measure(lambda view: view.mass(view.tokens.punctuation), _every_row),
+    "punctuation": Measure(_every_row, lambda cells: cells.to(cells.tokens.punctuation)),
     "punctuation_words": Measure(
-        lambda view: view.mass(view.tokens.punctuation_words), _every_row
+        _every_row, lambda cells: cells.to(cells.tokens.punctuation_words)
     ),
     "punctuation_all": Measure(
-        lambda view: view.mass(view.tokens.punctuation_all),
         lambda tokens: tokens.n_rows * tokens.annotated,
+        lambda cells: cells.to(cells.tokens.punctuation_all),
         why_none="the data have no parts of speech (UPOS)",
     ),
-    "entropy": Measure(lambda view: view.entropy(view.tokens.valid), _every_row, "nats"),
+    "entropy": Measure(_every_row, entropy_rows=lambda tokens: tokens.valid, units="nats"),
     "entropy_from_first": Measure(
-        lambda view: view.entropy(view.tokens.first),
         lambda tokens: tokens.first.sum(1).to(torch.float64),
-        "nats",
+        entropy_rows=lambda tokens: tokens.first,
+        units="nats",
     ),
     "entropy_from_cls": Measure(
-        lambda view: view.entropy(view.tokens.cls),
         lambda tokens: tokens.cls.sum(1).to(torch.float64),
-        "nats",
+        entropy_rows=lambda tokens: tokens.cls,
+        units="nats",
         why_none="the tokenizer adds no classification token",
     ),
-    "distance": Measure(lambda view: view.distance(), _every_row, "tokens"),
+    "distance": Measure(_every_row, lambda cells: cells.offsets.abs(), units="tokens"),
 }
+
+
+def entropy(probs: Tensor) -> Tensor:
+    """Entropy of each row in nats, 0 ln 0 = 0: [..., T] -> [...] float64.
+
+    >>> entropy(torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]]))
+    tensor([0.6931, 0.0000], dtype=torch.float64)
+    """
+    tiny = torch.finfo(probs.dtype).tiny
+    products = probs * probs.clamp(min=tiny).log()
+    return products.sum(-1).to(torch.float64).neg().clamp(min=0.0)
+
+
+class Weights:
+    """All measures of one block of rows, as weights by which its attention is summed.
+
+    Args:
+        tokens: of the batch.
+        start, stop: the block's rows.
+    """
+
+    def __init__(self, tokens: Tokens, start: int, stop: int) -> None:
+        """Rows of padding get weight 0: a fully masked row is uniform, not empty."""
+        self.start, self.stop = start, stop
+        cells = Cells(tokens, start, stop)
+        rows = tokens.valid[:, start:stop]
+        shape = (*rows.shape, tokens.valid.shape[1])
+        linear = [m.cells(cells) * rows.unsqueeze(2) for m in MEASURES.values() if m.cells]
+        chosen = [m.entropy_rows(tokens) for m in MEASURES.values() if m.entropy_rows]
+        self._cells = torch.stack([w.expand(shape) for w in linear], 1).flatten(2).double()
+        self._rows = torch.stack([w[:, start:stop] & rows for w in chosen], 2).double()
+
+    def totals(self, probs: Tensor) -> Tensor:
+        """[B, H, rows, T] attention -> [B, H, M] float64 sums, in the order of `MEASURES`."""
+        masses = probs.double().flatten(2) @ self._cells.transpose(1, 2)
+        entropies = entropy(probs) @ self._rows
+        return torch.cat([masses, entropies], 2)[:, :, _ORDER]
+
+
+# `Weights.totals` sums masses and entropies apart; this puts them back into the order of MEASURES.
+_BY_KIND = [n for n, m in MEASURES.items() if m.cells] + [
+    n for n, m in MEASURES.items() if m.entropy_rows
+]
+_ORDER = [_BY_KIND.index(name) for name in MEASURES]
 
 
 def describe_tokens(batch: Batch, encoder: Encoder) -> Tokens:

@@ -29,11 +29,13 @@ class Observer(Protocol):
     An observer also has `__add__`, which merges two of the same settings, and `result()`, which can
     be called at any time and changes nothing.
 
-    Attributes:
-        needs: `rows`, any number of blocks of query rows a layer; or `maps`, one whole map a layer.
+    `needs` says what it is given: `rows`, any number of blocks of query rows a layer, or `maps`,
+    one whole map a layer.
     """
 
-    needs: Literal["rows", "maps"]
+    @property
+    def needs(self) -> Literal["rows", "maps"]:
+        """Whether blocks of rows will do, or whole maps are wanted."""
 
     def update(self, layer: int, start: int, probs: Tensor, batch: Batch) -> None:
         """Takes in rows start, start + 1, ... of one layer: probs [B, H, rows, T], float32."""
@@ -64,14 +66,22 @@ class Resampling:
     def weights(self, units: npt.ArrayLike) -> Floats:
         """[n, 1 + N_BOOTSTRAP + N_SPLITS] for units [n]; the same unit always gets the same row."""
         ids = np.asarray(units, dtype=np.uint64).reshape(-1, 1)
-        key = _U64(int(self.corpus[:16] or "0", 16)) ^ _mix(np.array([self.seed], dtype=np.uint64))
         columns = np.arange(N_BOOTSTRAP + N_SPLITS, dtype=np.uint64).reshape(1, -1)
-        drawn = _mix(_mix(_mix(ids + key) + columns))
+        drawn = _mix(_mix(_mix(ids + self._key) + columns))
         uniform = (drawn[:, :N_BOOTSTRAP] >> _U64(11)).astype(np.float64) * 2.0**-53
         weights = np.ones((len(ids), 1 + N_BOOTSTRAP + N_SPLITS))
         weights[:, 1 : 1 + N_BOOTSTRAP] = np.searchsorted(_POISSON, uniform, side="right")
         weights[:, 1 + N_BOOTSTRAP :] = drawn[:, N_BOOTSTRAP:] >> _U64(63)
         return weights
+
+    def rank(self, ordinal: int) -> int:
+        """A place in a random order of the sentences; the smallest ranks are a random sample."""
+        return int(_mix(_mix(np.array([ordinal], dtype=np.uint64) ^ self._key) + _U64(1))[0])
+
+    @property
+    def _key(self) -> npt.NDArray[np.uint64]:
+        corpus = _U64(int(self.corpus[:16] or "0", 16))
+        return corpus ^ _mix(np.array([self.seed], dtype=np.uint64))
 
 
 BOOTSTRAP = slice(1, 1 + N_BOOTSTRAP)
@@ -79,8 +89,9 @@ SPLITS = slice(1 + N_BOOTSTRAP, 1 + N_BOOTSTRAP + N_SPLITS)
 
 
 def percentile_interval(replicates: Floats) -> tuple[Floats, Floats]:
-    """2.5 and 97.5 % points over the first axis, NaN replicates left out."""
-    low, high = np.nanpercentile(replicates, [2.5, 97.5], axis=0)
+    """2.5 and 97.5 % points over the first axis; replicates without a case (NaN) do not count."""
+    drawn = np.isfinite(replicates.reshape(len(replicates), -1)).all(1)
+    low, high = np.percentile(replicates[drawn], [2.5, 97.5], axis=0)
     return low, high
 
 

@@ -90,4 +90,3 @@ def versions() -> dict[str, str]:
     """Versions that can change a number."""
     names = ("headscope", "torch", "transformers", "tokenizers", "numpy")
     return {"python": platform.python_version(), **{name: version(name) for name in names}}
-

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from tokenizers import Encoding, Tokenizer
-
 from torch import Tensor
 
 Rows = Literal["mean", "first"]
@@ -35,6 +34,7 @@ class Pieces:
             looks like one, such as a word "[SEP]", is not special.
         word_of: [T] 0-based word of each piece, `NO_WORD` for special tokens; never falls.
         n_words: number of words, those without a piece included.
+        special_names: text of the special tokens, in order.
     """
 
     ids: Ints
@@ -42,6 +42,7 @@ class Pieces:
     special: npt.NDArray[np.bool_]
     word_of: Ints
     n_words: int
+    special_names: tuple[str, ...] = ()
 
     @property
     def has_piece(self) -> npt.NDArray[np.bool_]:
@@ -129,6 +130,7 @@ class Aligner:
             special=special,
             word_of=word_of,
             n_words=len(words),
+            special_names=tuple(encoding.tokens[i] for i in np.flatnonzero(special)),
         )
         # Word ids that are all 0, say, leave words without a piece that do have some on their own.
         missing = np.flatnonzero(~pieces.has_piece)
@@ -169,22 +171,21 @@ class Merger:
         """Makes the two matrices that sum columns and average rows."""
         pieces = word_of.unsqueeze(1) == torch.arange(n_words, device=word_of.device).view(1, -1, 1)
         counts = pieces.sum(2, keepdim=True)
-        if rows == "first":
-            pieces_from = pieces & (pieces.cumsum(2) == 1)
-        else:
-            pieces_from = pieces
-        share = counts.clamp(min=1) if rows == "mean" else torch.ones_like(counts)
+        first = pieces & (pieces.cumsum(2) == 1)
+        rows_of = pieces / counts.clamp(min=1) if rows == "mean" else first
         self.missing = counts.squeeze(2) == 0
-        self._columns = pieces.transpose(1, 2).to(torch.float64)
-        self._rows = pieces_from.to(torch.float64) / share
+        self._columns = pieces.transpose(1, 2).to(torch.float32)
+        self._rows = rows_of.to(torch.float32)
 
     def merge(self, probs: Tensor) -> Tensor:
-        """[B, H, T, T] attention between pieces -> [B, H, W, W] between words, float64.
+        """[B, H, T, T] attention between pieces -> [B, H, W, W] between words, of the same type.
 
         Columns are summed over the pieces of the word attended to; rows as `rows` says.
         """
         n_batch, n_heads, n_rows, n_keys = probs.shape
-        wide = probs.to(torch.float64)
-        summed = wide.reshape(n_batch, n_heads * n_rows, n_keys) @ self._columns
-        summed = summed.view(n_batch, n_heads, n_rows, -1)
-        return self._rows.unsqueeze(1) @ summed
+        by_query = probs.transpose(1, 2).reshape(n_batch, n_rows * n_heads, n_keys)
+        summed = (by_query @ self._columns.to(probs.dtype)).view(n_batch, n_rows, -1)
+        merged = (self._rows.to(probs.dtype) @ summed).view(
+            n_batch, -1, n_heads, summed.shape[2] // n_heads
+        )
+        return merged.transpose(1, 2)

@@ -1,1 +1,1 @@
-
+"""Questions put to attention: surface patterns, dependency accuracy, and their analyses."""

@@ -178,7 +178,8 @@ class _Arcs:
 
     def offset_hits(self) -> npt.NDArray[np.bool_]:
         """[n, offsets] whether the word that far away is the syntactic head."""
-        return (self.head - self.word).reshape(-1, 1) == np.array(OFFSETS)
+        hits: npt.NDArray[np.bool_] = (self.head - self.word).reshape(-1, 1) == np.array(OFFSETS)
+        return hits
 
 
 @dataclass(frozen=True)
@@ -229,13 +230,9 @@ class _OpenBatch:
 def predicted_heads(words: Tensor) -> tuple[Tensor, Tensor]:
     """Predicted syntactic head of every word, both directions: [B, H, W] 0-based, -1 for none.
 
-    words: [B, H, W, W] attention between words. The diagonal does not count; ties go to the lowest
-    index; a word whose row (or column) has no mass elsewhere predicts nothing.
+    words: [B, H, W, W] attention between words, whose diagonal is set to 0 in place. Ties go to the
+    lowest index; a word whose row (or column) has no mass elsewhere predicts nothing.
     """
-    off = words.clone()
-    off.diagonal(dim1=2, dim2=3).zero_()
-    picks = []
-    for dimension in (3, 2):
-        best, pick = off.max(dimension)
-        picks.append(pick.masked_fill(best <= 0, -1))
-    return picks[0], picks[1]
+    words.diagonal(dim1=2, dim2=3).zero_()
+    to_head, from_head = words.max(3), words.max(2)
+    return tuple(pick.masked_fill(best <= 0, -1) for best, pick in (to_head, from_head))  # type: ignore[return-value]

@@ -93,7 +93,7 @@ class _HeldOut:
 
     @classmethod
     def of(cls, hits: Floats, cases: Floats) -> _HeldOut:
-        """hits [C, candidates] in tie order, cases [C]."""
+        """From hits [C, candidates] in tie order, and cases [C]."""
         halves = np.concatenate([hits[SPLITS], hits[0] - hits[SPLITS]])
         sizes = np.concatenate([cases[SPLITS], cases[0] - cases[SPLITS]])
         scores = halves / sizes[:, None]
@@ -192,9 +192,7 @@ def totals_of(
     """(scores per relation, most frequent first; scores over all arcs and without punctuation)."""
     few = {label: len(units[label]) < MIN_UNITS for label in sums}
     order = sorted(sums, key=lambda label: (-sums[label][0, -1], label))
-    relations = {
-        label: score(Tallies.of(label, sums[label], shape, few[label])) for label in order
-    }
+    relations = {label: score(Tallies.of(label, sums[label], shape, few[label])) for label in order}
     groups = {
         "all_arcs": list(sums),
         "no_punct": [label for label in sums if coarse(label) != "punct"],

@@ -12,7 +12,7 @@ from torch import Tensor
 from headscope.errors import MergeError
 from headscope.extraction.batches import Batch
 from headscope.extraction.encoder import Encoder
-from headscope.extraction.measures import MEASURES, Tokens, View, describe_tokens
+from headscope.extraction.measures import MEASURES, Tokens, Weights, describe_tokens
 from headscope.extraction.observers import (
     BOOTSTRAP,
     MIN_UNITS,
@@ -32,7 +32,7 @@ class Surface:
         resampling: weights of the units.
 
     Attributes:
-        sums: [C, M, L, H] float64, per weight column, measure, layer and head.
+        sums: [C, L, H, M] float64, per weight column, layer, head and measure.
         counts: [C, M] float64 query rows.
         uniform: [M] float64 sums for attention uniform over the visible keys.
         units: the smallest ids of units seen, `MIN_UNITS` at most: enough to know if there are few.
@@ -45,7 +45,7 @@ class Surface:
         self.encoder = encoder
         self.resampling = resampling
         n_columns = resampling.weights([0]).shape[1]
-        self.sums: Floats = np.zeros((n_columns, len(MEASURES), encoder.n_layers, encoder.n_heads))
+        self.sums: Floats = np.zeros((n_columns, encoder.n_layers, encoder.n_heads, len(MEASURES)))
         self.counts: Floats = np.zeros((n_columns, len(MEASURES)))
         self.uniform: Floats = np.zeros(len(MEASURES))
         self.units: frozenset[int] = frozenset()
@@ -55,19 +55,17 @@ class Surface:
         """Takes in rows start, start + 1, ... of one layer: probs [B, H, rows, T]."""
         if self._open is None or self._open.batch is not batch:
             self._open = _OpenBatch.of(batch, self.encoder)
-        self._open.add(layer, View(probs, start, self._open.tokens))
+        self._open.add(layer, start, probs)
 
     def close(self, batch: Batch) -> None:
         """Adds the batch to the sums under every column of weights."""
         opened, self._open = self._open, None
         if opened is None or opened.batch is not batch:
             return
-        weights = self.resampling.weights([s.unit for s in batch.sentences])
-        totals = opened.totals.cpu().numpy()
-        flat = totals.reshape(len(batch), -1)
-        self.sums += (weights.T @ flat).reshape(self.sums.shape)
-        rows = torch.stack([m.n_rows(opened.tokens) for m in MEASURES.values()], 1).cpu().numpy()
-        self.counts += weights.T @ rows
+        weights = torch.from_numpy(self.resampling.weights([s.unit for s in batch.sentences])).T
+        rows = torch.stack([m.n_rows(opened.tokens) for m in MEASURES.values()], 1).cpu()
+        self.sums += (weights @ opened.totals.cpu().flatten(1)).view(self.sums.shape).numpy()
+        self.counts += (weights @ rows).numpy()
         self.uniform += opened.uniform().cpu().numpy()
         seen = self.units | {s.unit for s in batch.sentences}
         self.units = frozenset(sorted(seen)[:MIN_UNITS])
@@ -80,8 +78,8 @@ class Surface:
         """
         if self.resampling != other.resampling or self.sums.shape != other.sums.shape:
             raise MergeError(
-                f"cannot add surface sums of {self.resampling}, {self.sums.shape[2:]} to those of "
-                f"{other.resampling}, {other.sums.shape[2:]}"
+                f"cannot add surface sums of {self.resampling}, {self.sums.shape[1:3]} to those of "
+                f"{other.resampling}, {other.sums.shape[1:3]}"
             )
         whole = Surface(self.encoder, self.resampling)
         whole.sums = self.sums + other.sums
@@ -98,11 +96,11 @@ class Surface:
         measure, counts = MEASURES[name], self.counts[:, index]
         n = int(counts[0])
         if n == 0:
-            nothing = np.full(self.sums.shape[2:], np.nan)
+            nothing = np.full(self.sums.shape[1:3], np.nan)
             return HeadMap(name, nothing, measure.units, 0, why_null=measure.why_none)
         item = HeadMap(
             name=name,
-            values=self.sums[0, index] / n,
+            values=self.sums[0, ..., index] / n,
             units=measure.units,
             n=n,
             uniform=float(self.uniform[index] / n),
@@ -111,7 +109,7 @@ class Surface:
             reason = f"fewer than {MIN_UNITS} units to resample"
             return replace(item, why_no_interval=reason)
         with np.errstate(invalid="ignore", divide="ignore"):
-            replicates = self.sums[BOOTSTRAP, index] / counts[BOOTSTRAP, None, None]
+            replicates = self.sums[BOOTSTRAP, ..., index] / counts[BOOTSTRAP, None, None]
         low, high = percentile_interval(replicates)
         return replace(item, low=low, high=high)
 
@@ -123,18 +121,23 @@ class _OpenBatch:
     batch: Batch
     tokens: Tokens
     totals: Tensor
-    """[B, M, L, H] float64."""
+    """[B, L, H, M] float64."""
+    weights: Weights
 
     @classmethod
     def of(cls, batch: Batch, encoder: Encoder) -> _OpenBatch:
-        shape = (len(batch), len(MEASURES), encoder.n_layers, encoder.n_heads)
+        shape = (len(batch), encoder.n_layers, encoder.n_heads, len(MEASURES))
         totals = torch.zeros(shape, dtype=torch.float64, device=batch.valid.device)
-        return cls(batch, describe_tokens(batch, encoder), totals)
+        tokens = describe_tokens(batch, encoder)
+        return cls(batch, tokens, totals, Weights(tokens, 0, 1))
 
-    def add(self, layer: int, view: View) -> None:
-        for index, measure in enumerate(MEASURES.values()):
-            self.totals[:, index, layer] += measure.total(view)
+    def add(self, layer: int, start: int, probs: Tensor) -> None:
+        stop = start + probs.shape[2]
+        if (self.weights.start, self.weights.stop) != (start, stop):
+            self.weights = Weights(self.tokens, start, stop)
+        self.totals[:, layer] += self.weights.totals(probs)
 
     def uniform(self) -> Tensor:
-        view = View(self.tokens.uniform, 0, self.tokens)
-        return torch.stack([measure.total(view).sum() for measure in MEASURES.values()])
+        """[M] sums for attention uniform over the visible keys."""
+        whole = Weights(self.tokens, 0, self.tokens.valid.shape[1])
+        return whole.totals(self.tokens.uniform).sum((0, 1))

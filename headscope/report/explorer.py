@@ -126,12 +126,12 @@ def scorable_arcs(example: Example) -> list[tuple[int, int]]:
 def found_share(example: Example, predicted: npt.NDArray[np.int64]) -> list[list[float]]:
     """[L][H] share of the sentence's arcs that each head finds; 0 where there are no arcs."""
     arcs = scorable_arcs(example)
+    n_layers, n_heads = predicted.shape[:2]
     if not arcs:
-        return np.zeros(predicted.shape[:2]).tolist()
+        return [[0.0] * n_heads for _ in range(n_layers)]
     dependents, heads = np.array(arcs).T
-    hits = (predicted[:, :, dependents] == heads).astype(np.float64)
-    share: list[list[float]] = np.asarray(hits.mean(axis=-1)).tolist()
-    return share
+    shares = (predicted[:, :, dependents] == heads).astype(np.float64).mean(axis=-1)
+    return [[float(share) for share in row] for row in shares]
 
 
 def _finite(attention: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
@@ -173,7 +173,8 @@ def _explorer(examples: Sequence[Example]) -> str:
     stage = (
         '<p class="readout" id="readout" role="status" aria-live="polite"></p>'
         '<div class="arcs" id="arcs"><span class="topic-from" aria-hidden="true">from</span>'
-        '<span class="topic-to" aria-hidden="true">to</span><ol class="words from" aria-label="attending words"></ol>'
+        '<span class="topic-to" aria-hidden="true">to</span><ol class="words from" '
+        'aria-label="attending words"></ol>'
         '<svg class="lines" aria-hidden="true"></svg>'
         '<ol class="words to" aria-label="words attended to"></ol></div>'
     )

@@ -79,9 +79,8 @@ def _positional(result: SurfaceResult, *, linked: bool) -> str:
         )
     if not lines:
         return ""
-    return _tile(
-        "", "most attention to …, and the head that pays it", element("dl", "".join(lines))
-    )
+    said = "Where the strongest attention heads look"
+    return _tile("", said, element("dl", "".join(lines)))
 
 
 def _shown(result: SurfaceResult) -> Sequence[str]:
@@ -95,7 +94,5 @@ def _shown(result: SurfaceResult) -> Sequence[str]:
 
 def _tile(figure: str, said: str, more: str) -> str:
     shown = element("p", figure, class_="figure") if figure else ""
-    tag = "div" if more.startswith("<dl") else "p"
-    return element(
-        "div", shown + element("p", said) + element(tag, more, class_="more"), class_="tile"
-    )
+    topic = element("p", said, class_=None if figure else "topic")
+    return element("div", shown + topic + element("div", more, class_="more"), class_="tile")

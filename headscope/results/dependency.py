@@ -164,7 +164,7 @@ class DependencyResult(Result):
     def to_frame(self) -> pd.DataFrame:
         """One row a relation, most frequent first, then the totals."""
         rows = [_row(score) for score in (*self.relations.values(), *self.overall.values())]
-        frame = pd.DataFrame(rows)
+        frame = pd.DataFrame(rows, columns=_COLUMNS)
         if isinstance(self.control, DependencyResult):
             scores = {**self.control.relations, **self.control.overall}
             found = [scores.get(label) for label in frame["relation"]]
@@ -183,31 +183,50 @@ class DependencyResult(Result):
             for score in (*self.relations.values(), *self.overall.values())
             for direction in DIRECTIONS
         ]
-        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+        if not frames:
+            return pd.DataFrame(columns=_HEAD_COLUMNS)
+        return pd.concat(frames, ignore_index=True)
 
 
-def _row(score: RelationScore) -> dict[str, Any]:
+_COLUMNS = (
+    "relation",
+    "count",
+    "layer",
+    "head",
+    "direction",
+    "held_out_accuracy",
+    "held_out_low",
+    "held_out_high",
+    "accuracy",
+    "n_tied",
+    "offset",
+    "offset_accuracy",
+    "offset_held_out_accuracy",
+    "gain",
+    "gain_low",
+    "gain_high",
+)
+_HEAD_COLUMNS = ("relation", "count", "direction", "layer", "head", "accuracy", "low", "high")
+
+
+def _row(score: RelationScore) -> tuple[Any, ...]:
     best, offset = score.best, score.offset_baseline
-    low, high = best.held_out_ci95 or (None, None)
-    gain_low, gain_high = score.gain_ci95 or (None, None)
-    return {
-        "relation": score.label,
-        "count": score.count,
-        "layer": best.layer,
-        "head": best.head,
-        "direction": best.direction,
-        "held_out_accuracy": best.held_out_accuracy,
-        "held_out_low": low,
-        "held_out_high": high,
-        "accuracy": best.accuracy,
-        "n_tied": best.n_tied,
-        "offset": offset.offset,
-        "offset_accuracy": offset.accuracy,
-        "offset_held_out_accuracy": offset.held_out_accuracy,
-        "gain": score.gain,
-        "gain_low": gain_low,
-        "gain_high": gain_high,
-    }
+    return (
+        score.label,
+        score.count,
+        best.layer,
+        best.head,
+        best.direction,
+        best.held_out_accuracy,
+        *(best.held_out_ci95 or (None, None)),
+        best.accuracy,
+        best.n_tied,
+        offset.offset,
+        offset.accuracy,
+        offset.held_out_accuracy,
+        score.gain,
+        *(score.gain_ci95 or (None, None)),
+    )
 
 
 def _head_rows(score: RelationScore, direction: Direction) -> pd.DataFrame:

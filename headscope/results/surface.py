@@ -38,6 +38,9 @@ class HeadMap:
     why_no_interval: str | None = None
 
 
+_COLUMNS = ("measure", "layer", "head", "value", "low", "high", "uniform", "units", "n")
+
+
 @final
 @dataclass(frozen=True)
 class SurfaceResult(Result):
@@ -99,7 +102,9 @@ class SurfaceResult(Result):
     def to_frame(self) -> pd.DataFrame:
         """One row a measure, layer and head: value, low, high, uniform, units, n (and control)."""
         frames = [self._rows(name) for name, item in self.measures.items() if not item.why_null]
-        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+        if not frames:
+            return pd.DataFrame(columns=_COLUMNS)
+        return pd.concat(frames, ignore_index=True)
 
     def _rows(self, name: str) -> pd.DataFrame:
         item = self.measures[name]

@@ -27,6 +27,7 @@ from headscope.visualize.style import (
     BASELINE,
     CONTROL,
     FAINT,
+    MARK,
     MODEL,
     colour_bar,
     drop_down,
@@ -126,10 +127,10 @@ def kept_relations(result: DependencyResult) -> list[RelationScore]:
 
 def _kept_note(n_kept: int, n_all: int, n_heads: int) -> str:
     if n_kept == n_all:
-        return f"{n_all:,} relations x {n_heads:,} heads, most frequent relation on top"
-    return (
-        f"only the {n_kept:,} most frequent of {n_all:,} relations are shown, x {n_heads:,} heads"
-    )
+        shown = f"{n_all:,} relations × {n_heads:,} attention heads, most frequent on top"
+    else:
+        shown = f"only the {n_kept:,} most frequent of {n_all:,} relations are shown"
+    return f"{shown}; a ring marks the best head of a relation, where it works in this direction"
 
 
 def _row_names(scores: Sequence[RelationScore]) -> list[str]:
@@ -211,7 +212,7 @@ def _best_marks(
         x=[column for column, _ in found],
         y=[row for _, row in found],
         mode="markers",
-        marker={"symbol": "circle-open", "size": 8, "color": CONTROL, "line": {"width": 1.5}},
+        marker={"symbol": "circle-open", "size": 9, "color": MARK, "line": {"width": 2}},
         hoverinfo="skip",
         showlegend=False,
         meta=direction,
@@ -293,7 +294,7 @@ def _direction_selector(figure: Figure, chosen: Direction) -> dict[str, Any]:
 
 
 def _map_title(direction: Direction) -> str:
-    return plotly_text(f"Accuracy of every head, {DIRECTION_LABELS[direction]}")
+    return plotly_text(f"Accuracy of every attention head, {DIRECTION_LABELS[direction]}")
 
 
 def _links(scores: Sequence[RelationScore], names: Sequence[str]) -> Scatter:

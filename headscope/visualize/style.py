@@ -15,7 +15,8 @@ FAINT = "rgba(128, 136, 148, 0.28)"
 GAP = "rgba(128, 136, 148, 0.14)"
 MODEL = "#3d7be0"
 BASELINE = "#8b919c"
-CONTROL = "#d0711c"
+CONTROL = "#a558b4"
+MARK = "#e0842a"
 
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Helvetica Neue", sans-serif'
 

@@ -1,0 +1,151 @@
+"""What every command does around its analysis: progress, notes, files or a table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from headscope.cli import Options
+from headscope.errors import HeadscopeError
+
+if TYPE_CHECKING:
+    from headscope.extraction.run import Progress
+    from headscope.probing.analysis import Analysis, Settings
+    from headscope.results import Result
+
+
+def analyse(
+    model: str, data: str, kinds: Sequence[str], settings: Settings, options: Options
+) -> Analysis:
+    """One analysis as the shared options say, with a progress bar on a terminal."""
+    from headscope.datasets import open_corpus
+    from headscope.extraction.encoder import load_encoder
+    from headscope.probing import analysis
+
+    corpus = open_corpus(
+        data, format=options.format, limit=options.limit, skip_bad=options.skip_bad
+    )
+    with _progress(corpus.n_sentences, options) as progress:
+        encoder = load_encoder(
+            model,
+            device=options.device,
+            dtype=options.dtype,
+            trust_remote_code=options.trust_remote_code,
+        )
+        return analysis.analyse(encoder, corpus, kinds, settings=settings, progress=progress)
+
+
+def settings_of(
+    options: Options, *, rows: str = "mean", coarse: bool = False, n_examples: int = 0
+) -> Settings:
+    """Settings of the analysis from what the user gave; unknown names are refused here, early."""
+    from headscope.probing.analysis import Settings
+
+    return Settings(
+        rows=rows,  # type: ignore[arg-type]
+        coarse=coarse,
+        seed=options.seed,
+        control=options.control,
+        n_examples=n_examples,
+        batch_tokens=options.batch_tokens,
+    )
+
+
+def check_outputs(outputs: Sequence[Path] | None) -> None:
+    """Refuses files that cannot be written before a long analysis, not after it."""
+    from headscope.report import check_writable
+
+    for path in outputs or ():
+        check_writable(path)
+
+
+def deliver(result: Result, outputs: Sequence[Path] | None, options: Options) -> None:
+    """Writes the files asked for, or prints the table."""
+    from headscope.commands.tables import table_of
+    from headscope.report import write_result
+
+    for path in outputs or ():
+        write_result(result, path)
+        note(f"wrote {path}", options)
+    if not outputs:
+        console = Console()
+        # A pipe has no width of its own; columns must not be cut there.
+        Console(width=None if console.is_terminal else 120).print(table_of(result), "")
+    tell_warnings(result, options)
+
+
+def tell_warnings(result: Result, options: Options) -> None:
+    """What the reader of the numbers must know, on standard error."""
+    for text in result.provenance.warnings:
+        note(f"note: {text}", options)
+
+
+def note(text: str, options: Options) -> None:
+    """A line on standard error, unless --quiet."""
+    if not options.quiet:
+        Console(stderr=True, soft_wrap=True, highlight=False).print(text, markup=False)
+
+
+@contextmanager
+def _progress(total: int | None, options: Options) -> Iterator[Progress | None]:
+    """A bar with rate and time left on a terminal; nothing when piped or quiet."""
+    if options.quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    passes = 2 if options.control else 1
+    whole = None if total is None else total * passes
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("sentences, {task.fields[rate]:,.0f}/s"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("loading", total=whole, rate=0.0)
+
+        def advance(n_sentences: int, n_tokens: int) -> None:
+            state = bar.tasks[0]
+            rate = state.speed or 0.0
+            bar.update(task, advance=n_sentences, description="observing", rate=rate)
+
+        yield advance
+
+
+def only_html(path: Path) -> None:
+    """Refuses a report under another ending."""
+    from headscope.report import check_writable
+
+    if path.suffix != ".html":
+        raise HeadscopeError(
+            f"{path}: a report is one HTML file; expected a name ending in .html (results in other "
+            "forms: headscope surface, headscope dependency)"
+        )
+    check_writable(path)
+
+
+def write_page(analysis: Analysis, path: Path, options: Options) -> None:
+    """Writes the report and says where it lies."""
+    from headscope.report import render, write_report
+
+    write_report(render(analysis.surface, analysis.dependency, analysis.examples), path)
+    for result in (analysis.dependency,):
+        if result is not None:
+            tell_warnings(result, options)
+    note(f"wrote {path.resolve()}", options)

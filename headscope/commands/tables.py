@@ -1,0 +1,133 @@
+"""Results as tables on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from headscope.results import DependencyResult, HeadMap, RelationScore, Result, SurfaceResult
+
+ARROWS = {"dependent_to_head": "dep>head", "head_to_dependent": "head>dep"}
+
+
+def table_of(result: Result) -> RenderableType:
+    """The table of a result, under one line that says what was analysed."""
+    if isinstance(result, SurfaceResult):
+        return Group(*_heading(result), _surface(result))
+    if isinstance(result, DependencyResult):
+        return Group(*_heading(result), _dependency(result))
+    raise TypeError(type(result).__name__)
+
+
+def _heading(result: Result) -> list[str]:
+    data = result.provenance.data
+    counts = [f"{number:,} {reason}" for reason, number in data.skipped.items() if number]
+    lines = [f"[bold]{escape(result.headline())}[/bold]"]
+    if data.note:
+        lines.append(escape(data.note))
+    lines.append(
+        f"intervals over {data.n_units:,} {data.unit}s; unknown pieces {data.unk_rate:.1%}; "
+        f"left out: {', '.join(counts).replace('_', ' ') or 'nothing'}"
+    )
+    return lines
+
+
+def _table(caption: str, columns: str) -> Table:
+    """A table whose columns are named in one string; `>` before a name aligns to the right."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=caption, caption_justify="left")
+    for name in columns.split("|"):
+        table.add_column(
+            name.removeprefix(">"), justify="right" if name[0] == ">" else "left", no_wrap=True
+        )
+    return table
+
+
+def _surface(result: SurfaceResult) -> Table:
+    table = _table(
+        "Heads are layer.head, counted from 0. uniform: the same for attention spread evenly.",
+        "measure|unit|>mean|>uniform|>highest|head|95 %|>lowest|head",
+    )
+    control = result.control if isinstance(result.control, SurfaceResult) else None
+    if control:
+        table.add_column(f"highest, {result.provenance.settings['control']}", justify="right")
+    for name, item in result.measures.items():
+        row = _surface_row(item)
+        if control:
+            row.append(_number(float(np.max(control.measures[name].values))))
+        table.add_row(*row)
+    return table
+
+
+def _surface_row(item: HeadMap) -> list[str]:
+    if item.why_null:
+        return [item.name, item.units, *["–"] * 7]
+    top, bottom = (
+        np.unravel_index(int(pick), item.values.shape)
+        for pick in (item.values.argmax(), item.values.argmin())
+    )
+    return [
+        item.name,
+        item.units,
+        _number(float(item.values.mean())),
+        _number(item.uniform),
+        _number(float(item.values[top])),
+        f"{top[0]}.{top[1]}",
+        "" if item.low is None or item.high is None else _span(item.low[top], item.high[top]),
+        _number(float(item.values[bottom])),
+        f"{bottom[0]}.{bottom[1]}",
+    ]
+
+
+def _dependency(result: DependencyResult) -> Table:
+    table = _table(
+        "Quote held out, not in sample. Attention heads are layer.head, counted from 0; (+n): n "
+        "more reach it.\ndep>head: the dependent attends to its syntactic head. offset: the best "
+        "fixed one and its held-out accuracy.\ngain: held-out head minus held-out offset.",
+        "relation|>count|head|direction|>held out|95 %|>in sample|>offset|>gain|95 %",
+    )
+    control = result.control if isinstance(result.control, DependencyResult) else None
+    others: dict[str, RelationScore] = {}
+    if control:
+        others = {**control.relations, **control.overall}
+        table.add_column(f"{result.provenance.settings['control']}", justify="right", no_wrap=True)
+    for scores in (result.relations, result.overall):
+        for score in scores.values():
+            table.add_row(*_relation_row(score), *_control(score, others))
+        table.add_section()
+    return table
+
+
+def _control(score: RelationScore, others: Mapping[str, RelationScore]) -> list[str]:
+    if not others:
+        return []
+    other = others.get(score.label)
+    return [_number(other.best.held_out_accuracy) if other else "–"]
+
+
+def _relation_row(score: RelationScore) -> list[str]:
+    best, offset = score.best, score.offset_baseline
+    return [
+        escape(score.label),
+        f"{score.count:,}",
+        f"{best.layer}.{best.head}" + (f" (+{best.n_tied - 1})" if best.n_tied > 1 else ""),
+        ARROWS[best.direction],
+        _number(best.held_out_accuracy),
+        _span(*best.held_out_ci95) if best.held_out_ci95 else "",
+        _number(best.accuracy),
+        f"{offset.offset:+d} {_number(offset.held_out_accuracy)}",
+        "–" if score.gain is None else f"{score.gain:+.3f}",
+        _span(*score.gain_ci95, sign="+") if score.gain_ci95 else "",
+    ]
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None or np.isnan(value) else f"{value:.3f}"
+
+
+def _span(low: float, high: float, sign: str = "") -> str:
+    return f"{low:{sign}.2f}..{high:{sign}.2f}"

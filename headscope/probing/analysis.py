@@ -1,0 +1,223 @@
+"""From a model and data to results: several analyses in one pass, with their control."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headscope.datasets import Corpus, Sentence, open_corpus
+from headscope.errors import HeadscopeError, unknown
+from headscope.extraction.batches import BATCH_TOKENS
+from headscope.extraction.encoder import Encoder, load_encoder, untrained
+from headscope.extraction.observers import N_BOOTSTRAP, N_SPLITS, Observer, Resampling
+from headscope.extraction.run import Pass, Progress, run, versions
+from headscope.extraction.words import Rows
+from headscope.probing.dependency import Dependency
+from headscope.probing.examples import Examples
+from headscope.probing.relations import totals_of
+from headscope.probing.surface import Surface
+from headscope.results import DependencyResult, Example, Provenance, SurfaceResult
+
+KINDS = ("surface", "dependency")
+CONTROLS = ("random-weights", "shuffled-words")
+ROWS = ("mean", "first")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How an analysis is made; equal settings on equal inputs give equal numbers.
+
+    Attributes:
+        rows: `mean` or `first`: how rows of a split word's pieces become the word's row.
+        coarse: cut relations at ":".
+        seed: of resampling, of the choice of examples and of the control.
+        control: `random-weights`, `shuffled-words` or None: also analyse the same architecture with
+            random weights, or the same words in random order.
+        n_examples: sentences kept whole for looking at.
+        batch_tokens: tokens in a batch, padding included.
+    """
+
+    rows: Rows = "mean"
+    coarse: bool = False
+    seed: int = 0
+    control: str | None = None
+    n_examples: int = 0
+    batch_tokens: int = BATCH_TOKENS
+
+    def __post_init__(self) -> None:
+        """Refuses names that do not exist and numbers that make no sense."""
+        if self.rows not in ROWS:
+            raise unknown("rows", self.rows, ROWS)
+        if self.control is not None and self.control not in CONTROLS:
+            raise unknown("control", self.control, CONTROLS)
+        if self.batch_tokens < 1:
+            raise HeadscopeError(f"batch_tokens is {self.batch_tokens}; expected at least 1")
+        if self.seed < 0:
+            raise HeadscopeError(f"seed is {self.seed}; expected 0 or more")
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Results of one pass; None for what was not asked for."""
+
+    surface: SurfaceResult | None
+    dependency: DependencyResult | None
+    examples: tuple[Example, ...] = ()
+
+
+def analyse(
+    model: str | Path | Encoder,
+    data: str | Path | Corpus,
+    kinds: Sequence[str] = KINDS,
+    *,
+    settings: Settings | None = None,
+    progress: Progress | None = None,
+) -> Analysis:
+    """Surface patterns and dependency accuracy of every attention head, in one pass over the data.
+
+    Args:
+        model: hub id, folder, `demo`, or an encoder that is loaded already.
+        data: file, `demo`, or a corpus that is opened already.
+        kinds: which of `KINDS`.
+        settings: see `Settings`.
+        progress: is told of every batch.
+
+    Raises:
+        HeadscopeError: anything that the user can mend, as one line.
+    """
+    for kind in kinds:
+        if kind not in KINDS:
+            raise unknown("analysis", kind, KINDS)
+    settings = settings or Settings()
+    corpus = data if isinstance(data, Corpus) else open_corpus(data)
+    encoder = model if isinstance(model, Encoder) else load_encoder(model)
+    main = _once(encoder, corpus, kinds, settings, progress)
+    if settings.control is None:
+        return main
+    others = _control(encoder, corpus, settings)
+    control = _once(*others, kinds, replace(settings, n_examples=0), progress)
+    return replace(
+        main,
+        surface=main.surface and replace(main.surface, control=control.surface),
+        dependency=main.dependency and replace(main.dependency, control=control.dependency),
+    )
+
+
+def surface(
+    model: str | Path | Encoder, data: str | Path | Corpus, **settings: Any
+) -> SurfaceResult:
+    """Surface patterns of every attention head; keywords are those of `Settings`."""
+    result = analyse(model, data, ("surface",), settings=Settings(**settings)).surface
+    assert result is not None
+    return result
+
+
+def dependency(
+    model: str | Path | Encoder, data: str | Path | Corpus, **settings: Any
+) -> DependencyResult:
+    """Dependency accuracy of every attention head; keywords are those of `Settings`."""
+    result = analyse(model, data, ("dependency",), settings=Settings(**settings)).dependency
+    assert result is not None
+    return result
+
+
+def _once(
+    encoder: Encoder,
+    corpus: Corpus,
+    kinds: Sequence[str],
+    settings: Settings,
+    progress: Progress | None,
+) -> Analysis:
+    resampling = Resampling(settings.seed, corpus.sha256)
+    of_surface = Surface(encoder, resampling) if "surface" in kinds else None
+    of_arcs = (
+        Dependency(encoder, resampling, rows=settings.rows, coarse_labels=settings.coarse)
+        if "dependency" in kinds
+        else None
+    )
+    of_examples = (
+        Examples(encoder, resampling, settings.n_examples, settings.rows)
+        if settings.n_examples
+        else None
+    )
+    observers: list[Observer] = [o for o in (of_surface, of_arcs, of_examples) if o is not None]
+    seen = run(encoder, corpus, observers, batch_tokens=settings.batch_tokens, progress=progress)
+    return Analysis(
+        surface=of_surface and _surface_result(encoder, seen, settings, of_surface),
+        dependency=of_arcs and _dependency_result(encoder, seen, settings, of_arcs),
+        examples=of_examples.result() if of_examples else (),
+    )
+
+
+def _surface_result(
+    encoder: Encoder, seen: Pass, settings: Settings, observer: Surface
+) -> SurfaceResult:
+    return SurfaceResult(_provenance(encoder, seen, settings), None, observer.result())
+
+
+def _dependency_result(
+    encoder: Encoder, seen: Pass, settings: Settings, observer: Dependency
+) -> DependencyResult:
+    sums, units = observer.totals()
+    relations, overall = totals_of(sums, units, (encoder.n_layers, encoder.n_heads))
+    skipped = {**seen.data.skipped, **observer.skipped}
+    warnings = seen.warnings
+    if not relations:
+        warnings = (
+            *warnings,
+            "there is no arc to score: every sentence has one word, or was left out",
+        )
+    seen = Pass(replace(seen.data, skipped=skipped), warnings)
+    return DependencyResult(_provenance(encoder, seen, settings), None, relations, overall)
+
+
+def _provenance(encoder: Encoder, seen: Pass, settings: Settings) -> Provenance:
+    return Provenance(
+        model=encoder.info,
+        data=seen.data,
+        settings={
+            "rows": settings.rows,
+            "coarse": settings.coarse,
+            "control": settings.control,
+            "batch_tokens": settings.batch_tokens,
+            "n_bootstrap": N_BOOTSTRAP,
+            "n_splits": N_SPLITS,
+            "max_length": encoder.max_length,
+        },
+        seed=settings.seed,
+        versions=versions(),
+        warnings=seen.warnings,
+    )
+
+
+def _control(encoder: Encoder, corpus: Corpus, settings: Settings) -> tuple[Encoder, Corpus]:
+    if settings.control == "shuffled-words":
+        return encoder, shuffled(corpus, settings.seed)
+    return untrained(encoder, settings.seed), corpus
+
+
+def shuffled(corpus: Corpus, seed: int) -> Corpus:
+    """The same corpus with the words of every sentence in random order, trees kept on the words."""
+
+    def read() -> Iterator[Sentence]:
+        for sentence in corpus.read():
+            draw = np.random.default_rng([seed, sentence.ordinal])
+            yield reordered(sentence, draw.permutation(len(sentence.words)).tolist())
+
+    return replace(corpus, read=read)
+
+
+def reordered(sentence: Sentence, order: Sequence[int]) -> Sentence:
+    """The sentence whose i-th word is the old word order[i]; heads still name the same words."""
+    new_number = {old + 1: new + 1 for new, old in enumerate(order)} | {0: 0}
+    return replace(
+        sentence,
+        words=tuple(sentence.words[i] for i in order),
+        heads=tuple(new_number[sentence.heads[i]] for i in order),
+        relations=tuple(sentence.relations[i] for i in order),
+        upos=tuple(sentence.upos[i] for i in order),
+    )
