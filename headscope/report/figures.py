@@ -6,6 +6,7 @@ import json
 from html import unescape
 from typing import Any
 
+import numpy as np
 from plotly.graph_objects import Figure
 
 from headscope.report.document import page
@@ -17,7 +18,9 @@ STYLES = ("base.css", "figures.css")
 SCRIPTS = ("theme.js", "figures.js")
 
 
-def figure_block(figure: Figure, name: str, *, label: str, min_width: int = 0) -> str:
+def figure_block(
+    figure: Figure, name: str, *, label: str, min_width: int = 0, stretch: bool = False
+) -> str:
     """The figure as markup that `figures.js` draws once it comes into view.
 
     Title, subtitle and drop-down become HTML, which wraps and which the keyboard reaches.
@@ -27,6 +30,7 @@ def figure_block(figure: Figure, name: str, *, label: str, min_width: int = 0) -
         name: id of the block, unique in the page.
         label: what a screen reader calls the drawing.
         min_width: in pixels; where the page is narrower, the drawing scrolls sideways.
+        stretch: whether to offer colours that end at the largest value instead of at 1.
     """
     document: dict[str, Any] = json.loads(figure.to_json())
     layout = document["layout"]
@@ -37,6 +41,9 @@ def figure_block(figure: Figure, name: str, *, label: str, min_width: int = 0) -
     layout["height"] -= layout["margin"]["t"] - top
     layout["margin"]["t"] = top
     controls = "".join(_selector(menu, name) for menu in menus)
+    if stretch:
+        controls += _stretch_switch(name)
+        document["tops"] = _tops(figure)
     document["menus"] = [[button["args"] for button in menu["buttons"]] for menu in menus]
     caption = element("strong", _plain(heading.get("text", "")), class_="figure-title")
     caption += element("span", _plain(subtitle), class_="figure-subtitle")
@@ -62,7 +69,9 @@ def figure_page(result: Result) -> str:
     """A page with the figures of one result and nothing else."""
     blocks = []
     if isinstance(result, SurfaceResult) and result.measures:
-        blocks.append(figure_block(surface_maps(result), "surface-map", label="layers x heads"))
+        blocks.append(
+            figure_block(surface_maps(result), "surface-map", label="layers x heads", stretch=True)
+        )
     if isinstance(result, DependencyResult) and result.relations:
         blocks.append(figure_block(best_heads(result), "best-heads", label="best head a relation"))
         blocks.append(figure_block(relation_map(result), "relation-map", label="relations x heads"))
@@ -99,6 +108,26 @@ def _selector(menu: dict[str, Any], name: str) -> str:
     field = f"{name}-{menu.get('name', 'view')}"
     label = element("label", text(menu.get("name", "view")), for_=field)
     return element("div", label + element("select", options, id=field), class_="control")
+
+
+def _stretch_switch(name: str) -> str:
+    field = f"{name}-stretch"
+    box = f'<input type="checkbox" class="stretch" id="{text(field)}">'
+    label = element("label", "stretch colours to the largest value", for_=field)
+    return element("div", box + label, class_="control check")
+
+
+def _tops(figure: Figure) -> list[float | None]:
+    """For each trace the largest value among the maps of its measure, control included."""
+    tops: dict[Any, float] = {}
+    for trace in figure.data:
+        if trace.colorscale is not None and trace.reversescale is not None:
+            values = np.asarray(trace.z, dtype=float)
+            found = 0.0 if np.isnan(values).all() else float(np.nanmax(values))
+            tops[trace.meta] = max(tops.get(trace.meta, 0.0), found)
+    return [
+        tops.get(trace.meta) if trace.reversescale is not None else None for trace in figure.data
+    ]
 
 
 def _plain(label: str) -> str:

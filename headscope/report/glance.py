@@ -73,9 +73,10 @@ def _positional(result: SurfaceResult, *, linked: bool) -> str:
     for name in _shown(result):
         values = result.measures[name].values
         place = top_heads(values, 1)[0]
+        value = element("b", number(float(values[place])))
         lines.append(
             element("dt", text(name))
-            + element("dd", f"{head_link(*place, linked=linked)} {number(float(values[place]))}")
+            + element("dd", f"{value} by head {head_link(*place, linked=linked)}")
         )
     if not lines:
         return ""

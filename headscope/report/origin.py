@@ -102,7 +102,7 @@ def _data(results: Sequence[Result]) -> Facts:
     for result in results:
         skipped |= result.provenance.data.skipped
     left_out = ", ".join(
-        f"{text(reason.replace('_', ' '))}: {count:,}" for reason, count in skipped.items()
+        f"{text(reason.replace('_', ' '))}: {count:,}" for reason, count in skipped.items() if count
     )
     return (
         ("name", element("bdi", text(data.name))),

@@ -43,6 +43,7 @@ def surface_section(result: SurfaceResult, *, linked: bool) -> str:
         surface_maps(result),
         "surface-map",
         label="Heat map of one measure for every attention head: rows are layers, columns heads",
+        stretch=True,
     )
     following = element("div", details, class_="follower", data_follows="surface-map")
     return element("section", heading + lead + block + following, aria_labelledby="patterns")

@@ -345,7 +345,7 @@ def _dots(scores: Sequence[RelationScore], names: Sequence[str]) -> list[Scatter
     others = [row for row in rows if not beats_offset(row[0])]
     return [
         _dot_trace(better, "best head, beats the offset", MODEL),
-        _dot_trace(others, "best head, does not", "rgba(0,0,0,0)"),
+        _dot_trace(others, "best head, does not beat it", "rgba(0,0,0,0)"),
     ]
 
 

@@ -36,12 +36,12 @@ headscope.figures = (() => {
     return Plotly.update(figure.canvas, change, layoutColours(), heats.length ? heats : undefined);
   }
 
-  /* On narrow screens the colour bar goes below the plot. */
+  /* On narrow screens margins and colour bar give way; the caption names the units as well. */
   function fit(figure) {
     if (figure.canvas.clientWidth >= 560) return;
     figure.layout.margin = { ...figure.layout.margin, r: 6, l: 40 };
     for (const trace of figure.data) {
-      if (trace.colorbar) trace.colorbar.thickness = 6;
+      if (trace.colorbar) Object.assign(trace.colorbar, { thickness: 6, title: undefined });
     }
   }
 
@@ -88,6 +88,18 @@ headscope.figures = (() => {
     return draw(figure).then(() => Plotly.update(figure.canvas, traces, rest));
   }
 
+  /* Colours up to the largest value of each map, or back to the range the figure came with. */
+  function stretch(figure, on) {
+    return draw(figure).then(() => {
+      for (const place of heatTraces(figure)) {
+        const trace = figure.data[place];
+        trace.came ??= trace.zmax;
+        trace.zmax = on ? figure.tops[place] || 1 : trace.came;
+      }
+      return Plotly.redraw(figure.canvas);
+    });
+  }
+
   /* Plotly's labels are escaped; a detached text area turns them back without running anything. */
   function plain(label) {
     const area = document.createElement("textarea");
@@ -116,6 +128,8 @@ headscope.figures = (() => {
       select.addEventListener("change", () =>
         choose(figure, menu, select.selectedIndex, select.value));
     });
+    const box = block.querySelector("input.stretch");
+    if (box) box.addEventListener("change", () => stretch(figure, box.checked));
     watcher.observe(block);
   }
 
