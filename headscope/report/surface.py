@@ -27,11 +27,12 @@ def surface_section(result: SurfaceResult, *, linked: bool) -> str:
     heading = element("h2", "What each attention head attends to", id="patterns")
     if not result.measures:
         return element("section", heading + element("p", "No measure was asked for."))
+    more = " Select a cell to see that head at work on a sentence." if linked else ""
+    ground = '<span class="on-light">darker</span><span class="on-dark">brighter</span>'
     lead = element(
         "p",
-        "One cell is one attention head; its colour is the mean over all attending tokens of the "
-        "data. Dark is much on a light page, bright is much on a dark one."
-        + (" Select a cell to see that head at work on a sentence." if linked else ""),
+        "One cell is one attention head, its colour the mean over all attending tokens of the "
+        f"data: the {ground}, the more.{more}",
         class_="lead",
     )
     chosen = first_available(result)
