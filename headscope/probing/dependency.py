@@ -220,7 +220,7 @@ class _OpenBatch:
     def hits(self) -> _Hits:
         n = len(self.arcs.word)
         columns = (
-            self.right.numpy().reshape(n, -1),
+            self.right.flatten(1).numpy(),
             self.arcs.offset_hits(),
             np.ones((n, 1), dtype=bool),
         )

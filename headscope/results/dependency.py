@@ -99,7 +99,8 @@ class DependencyResult(Result):
 
     Attributes:
         relations: label -> score, most frequent first.
-        overall: `all_arcs` and `no_punct` -> score over all arcs, and without relation punct.
+        overall: `all_arcs` and `no_punct` -> score over all arcs, and without relation punct; one
+            that has no arc is left out here, and has count 0 and nulls in the JSON file.
     """
 
     kind: ClassVar[str] = "dependency"
@@ -125,16 +126,20 @@ class DependencyResult(Result):
 
     def values(self) -> dict[str, Any]:
         """`relations`, `uas` and `overall` (best head and baseline over all arcs)."""
+        totals = {name: self.overall.get(name) for name in TOTALS}
         uas = {
-            direction: {name: score.accuracy[direction] for name, score in self.overall.items()}
+            direction: {
+                name: score and score.accuracy[direction] for name, score in totals.items()
+            }
             for direction in DIRECTIONS
         }
+        overall = {name: score.to_dict() if score else _NOTHING for name, score in totals.items()}
         return {
             "relations": {label: score.to_dict() for label, score in self.relations.items()},
             "uas": uas,
             "overall": {
-                name: {key: item for key, item in score.to_dict().items() if key != "accuracy"}
-                for name, score in self.overall.items()
+                name: {key: item for key, item in total.items() if key != "accuracy"}
+                for name, total in overall.items()
             },
         }
 
@@ -159,6 +164,10 @@ class DependencyResult(Result):
             for label, score in scores.items():
                 for name, reason in score.nulls.items():
                     reasons[pointer("values", group, label, *name.split("."))] = reason
+        for name in set(TOTALS) - set(self.overall):
+            places = [("uas", direction, name) for direction in DIRECTIONS]
+            places += [("overall", name, key) for key, item in _NOTHING.items() if item is None]
+            reasons |= {pointer("values", *place): "there is no arc to score" for place in places}
         return reasons
 
     def to_frame(self) -> pd.DataFrame:
@@ -188,6 +197,14 @@ class DependencyResult(Result):
         return pd.concat(frames, ignore_index=True)
 
 
+TOTALS = ("all_arcs", "no_punct")
+_NOTHING: Mapping[str, Any] = {
+    "count": 0,
+    "best": None,
+    "offset_baseline": None,
+    "gain": None,
+    "gain_ci95": None,
+}
 _COLUMNS = (
     "relation",
     "count",

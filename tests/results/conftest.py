@@ -127,9 +127,9 @@ def a_score(label, *, bare=False):
 
 @pytest.fixture
 def dependency_result(provenance):
-    def build(*, control=None, labels=("nsubj", ODD_LABEL)):
+    def build(*, control=None, labels=("nsubj", ODD_LABEL), totals=("all_arcs", "no_punct")):
         relations = {label: a_score(label, bare=label == ODD_LABEL) for label in labels}
-        overall = {name: a_score(name) for name in ("all_arcs", "no_punct")}
+        overall = {name: a_score(name) for name in totals}
         return DependencyResult(provenance, control, relations, overall)
 
     return build

@@ -40,10 +40,29 @@ def test_control_stands_beside_with_numbers_only(dependency_result, check_json):
     assert list(document["control"]["values"]["relations"]) == ["nsubj"]
 
 
-def test_nothing_scored_is_still_a_result(dependency_result, check_json):
-    result = dependency_result(labels=())
+@pytest.mark.parametrize("control", [False, True])
+def test_nothing_scored_is_still_a_result(control, dependency_result, check_json):
+    nothing = dependency_result(labels=(), totals=())
+    result = dependency_result(labels=(), totals=(), control=nothing if control else None)
     assert check_json(result)["values"]["relations"] == {}
-    assert list(result.to_frame()["relation"]) == ["all_arcs", "no_punct"]
+    frame, scored = result.to_frame(), dependency_result().to_frame()
+    assert list(frame.columns)[: len(scored.columns)] == list(scored.columns)
+    assert frame.empty
+    assert list(result.heads_frame().columns) == list(dependency_result().heads_frame().columns)
+    assert "0 rows" not in result._repr_html_()
+
+
+def test_punctuation_only_leaves_one_total_without_scores(dependency_result, check_json):
+    result = dependency_result(labels=("punct",), totals=("all_arcs",))
+    values = check_json(result)["values"]
+    assert values["overall"]["all_arcs"]["count"] > 0
+    assert values["overall"]["no_punct"] == {
+        "count": 0, "best": None, "offset_baseline": None, "gain": None, "gain_ci95": None,
+    }  # fmt: skip
+    assert values["uas"]["dependent_to_head"]["no_punct"] is None
+    reasons = result.nulls()
+    assert reasons["/values/overall/no_punct/best"] == "there is no arc to score"
+    assert list(result.to_frame()["relation"]) == ["punct", "all_arcs"]
 
 
 def test_frame_has_relations_first_then_totals(dependency_result):

@@ -53,4 +53,5 @@ def test_nothing_defined_is_an_empty_frame(surface_result):
     only_null = {"cls": result.measures["cls"]}
     empty = type(result)(result.provenance, None, only_null)
     assert empty.to_frame().empty
+    assert list(empty.to_frame().columns) == list(result.to_frame().columns)
     assert np.isnan(only_null["cls"].values).all()

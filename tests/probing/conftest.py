@@ -1,0 +1,10 @@
+"""The packaged model, loaded once for all tests of probing."""
+
+import pytest
+
+from headscope.extraction.encoder import load_encoder
+
+
+@pytest.fixture(scope="session")
+def encoder():
+    return load_encoder("demo")
