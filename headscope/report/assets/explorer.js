@@ -162,8 +162,11 @@
   };
 
   function step(name, by) {
-    const place = field(name).selectedIndex + by;
-    if (place < 0 || place >= field(name).options.length) return;
+    const place = state[name] + by;
+    if (place >= 0 && place < field(name).options.length) choose(name, place);
+  }
+
+  function choose(name, place) {
     state[name] = place;
     if (name === "sentence") state.kept = null;
     update();
@@ -213,7 +216,7 @@
 
   function listen() {
     for (const name of ["sentence", "layer", "head"]) {
-      field(name).addEventListener("change", () => step(name, Number(field(name).value) - state[name]));
+      field(name).addEventListener("change", () => choose(name, field(name).selectedIndex));
     }
     field("direction").addEventListener("change", () => {
       state.direction = field("direction").value;
