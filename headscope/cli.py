@@ -87,6 +87,10 @@ class Options:
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no notes.")] = False
 
 
+class Interrupted(Exception):
+    """Ctrl-C while a command ran."""
+
+
 def takes_options(command: Callable[..., None]) -> Callable[..., None]:
     """Gives a command that has a parameter `options` the fields of `Options` as options."""
     hints = get_type_hints(Options, include_extras=True)
@@ -103,7 +107,11 @@ def takes_options(command: Callable[..., None]) -> Callable[..., None]:
 
     def with_options(**given: Any) -> None:
         options = Options(**{item.name: given.pop(item.name) for item in shared})
-        command(**given, options=options)
+        try:
+            command(**given, options=options)
+        except KeyboardInterrupt:
+            # Typer would end the program here and say nothing.
+            raise Interrupted from None
 
     kept = [
         item.replace(kind=inspect.Parameter.KEYWORD_ONLY)
@@ -138,7 +146,7 @@ def main() -> None:
         app()
     except HeadscopeError as error:
         _fail(str(error))
-    except KeyboardInterrupt:
+    except (Interrupted, KeyboardInterrupt):
         _fail("interrupted; nothing was written", code=130)
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): nobody is left to tell.

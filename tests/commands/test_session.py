@@ -1,0 +1,38 @@
+"""What commands do around their analysis."""
+
+import sys
+
+import pytest
+
+from headscope.cli import Options
+from headscope.commands import session
+from headscope.errors import HeadscopeError
+
+
+def test_settings_come_from_the_options():
+    settings = session.settings_of(Options(seed=3, control="shuffled-words", batch_tokens=64))
+    assert (settings.seed, settings.control, settings.batch_tokens) == (3, "shuffled-words", 64)
+
+
+def test_outputs_are_checked_before_anything_runs(tmp_path):
+    with pytest.raises(HeadscopeError, match="there is no folder"):
+        session.check_outputs([tmp_path / "no" / "x.json"])
+    session.check_outputs([tmp_path / "x.json"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_quiet_notes_say_nothing(capsys):
+    session.note("hello [b]", Options(quiet=True))
+    assert capsys.readouterr().err == ""
+    session.note("hello [b]", Options())
+    assert capsys.readouterr().err == "hello [b]\n"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_is_for_terminals(monkeypatch, terminal):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    with session._progress(10, Options()) as progress:
+        assert (progress is not None) is terminal
+        if progress is not None:
+            progress(4, 100)
+            progress(6, 100)
