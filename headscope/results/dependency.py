@@ -165,7 +165,7 @@ class DependencyResult(Result):
                 for name, reason in score.nulls.items():
                     reasons[pointer("values", group, label, *name.split("."))] = reason
         for name in set(TOTALS) - set(self.overall):
-            places = [("uas", direction, name) for direction in DIRECTIONS]
+            places: list[tuple[str, ...]] = [("uas", side, name) for side in DIRECTIONS]
             places += [("overall", name, key) for key, item in _NOTHING.items() if item is None]
             reasons |= {pointer("values", *place): "there is no arc to score" for place in places}
         return reasons
