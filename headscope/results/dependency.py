@@ -128,9 +128,7 @@ class DependencyResult(Result):
         """`relations`, `uas` and `overall` (best head and baseline over all arcs)."""
         totals = {name: self.overall.get(name) for name in TOTALS}
         uas = {
-            direction: {
-                name: score and score.accuracy[direction] for name, score in totals.items()
-            }
+            direction: {name: score and score.accuracy[direction] for name, score in totals.items()}
             for direction in DIRECTIONS
         }
         overall = {name: score.to_dict() if score else _NOTHING for name, score in totals.items()}
