@@ -1,0 +1,208 @@
+"""Time and memory of the analyses, as ratios measured in one run; writes docs/benchmarks.md.
+
+Usage: python benchmarks/bench.py [--data FILE] [--sentences N] [--repeats N] [--no-write]
+
+DATA is the EWT dev set where it is at hand (HEADSCOPE_SHARED, or a folder `shared` beside the
+repository), else the bundled sample; the page says which.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+THREADS = 2
+os.environ["OMP_NUM_THREADS"] = str(THREADS)
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "benchmarks.md"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--data", default=default_data())
+    parser.add_argument("--sentences", type=int, default=1000)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--no-write", action="store_true")
+    asked = parser.parse_args()
+    lines = [*heading(asked), *speed(asked), "", *memory(asked), "", *start_up(asked)]
+    print("\n".join(lines))
+    if not asked.no_write:
+        PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        print(f"\nwrote {PAGE.relative_to(ROOT)}")
+
+
+def default_data() -> str:
+    shared = Path(os.environ.get("HEADSCOPE_SHARED") or ROOT.parent / "shared")
+    ewt = shared / "data" / "ud-english-ewt" / "en_ewt-ud-dev.conllu"
+    return str(ewt) if ewt.is_file() else "demo"
+
+
+def heading(asked: argparse.Namespace) -> list[str]:
+    import torch
+    import transformers
+
+    return [
+        "# Benchmarks",
+        "",
+        "Written by `make bench`; every ratio is of medians measured in turn in one run. Shared",
+        "machines are noisy: read the ratios, not the seconds.",
+        "",
+        f"- {date.today().isoformat()}, Python {platform.python_version()}, torch "
+        f"{torch.__version__.partition('+')[0]}, transformers {transformers.__version__}, CPU, "
+        f"{THREADS} threads, float32",
+        "- model: `demo` (all-MiniLM-L6-v2, 6 layers x 12 heads)",
+        f"- data: `{Path(asked.data).name}`, first {asked.sentences:,} sentences",
+        "",
+    ]
+
+
+def speed(asked: argparse.Namespace) -> list[str]:
+    import torch
+
+    from headscope.datasets import open_corpus
+    from headscope.extraction.batches import batches
+    from headscope.extraction.encoder import load_encoder
+    from headscope.extraction.hook import attention_set_to, inputs
+    from headscope.probing.analysis import analyse
+
+    torch.set_num_threads(THREADS)
+    encoder = load_encoder("demo")
+    corpus = open_corpus(asked.data, limit=asked.sentences)
+    made = list(batches(encoder, corpus.read()))
+    singles = list(batches(encoder, corpus.read(), batch_tokens=1))
+
+    def forward(attention: str, over: list, **more: bool) -> Callable[[], None]:
+        def passes() -> None:
+            with torch.no_grad(), attention_set_to(encoder.model, attention):
+                for batch in over:
+                    encoder.model(**inputs(encoder, batch), **more)
+
+        return passes
+
+    contenders: dict[str, Callable[[], object]] = {
+        "bare sdpa forward, same batches": forward("sdpa", made),
+        "headscope: surface, from sentences to result": lambda: analyse(
+            encoder, corpus, ("surface",)
+        ),
+        "headscope: dependency, likewise": lambda: analyse(encoder, corpus, ("dependency",)),
+        "headscope: surface + dependency, likewise": lambda: analyse(encoder, corpus),
+        "eager forward with output_attentions, one sentence at a time": forward(
+            "eager", singles, output_attentions=True
+        ),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for turn in range(asked.repeats + 1):
+        for name, contender in contenders.items():
+            start = time.perf_counter()
+            contender()
+            if turn:  # the first turn warms up
+                seconds[name].append(time.perf_counter() - start)
+    medians = {name: statistics.median(values) for name, values in seconds.items()}
+    bare = medians["bare sdpa forward, same batches"]
+    usual = medians["eager forward with output_attentions, one sentence at a time"]
+    rows = [
+        f"| {name} | {median:.2f} | {median / bare:.2f} | {median / usual:.2f} |"
+        for name, median in medians.items()
+    ]
+    return [
+        "## Speed",
+        "",
+        f"Medians of {asked.repeats}. headscope's times hold everything: reading, tokenizing, the",
+        "pass, intervals, held-out choices. The pass stops after the last layer's attention.",
+        "",
+        "| what | seconds | / bare sdpa | / the usual way |",
+        "|---|---|---|---|",
+        *rows,
+    ]
+
+
+MEASURE_MEMORY = """
+import resource, sys
+from headscope.datasets import open_corpus
+from headscope.extraction.encoder import load_encoder
+from headscope.probing.analysis import analyse
+import dataclasses, torch
+torch.set_num_threads({threads})
+corpus = open_corpus({data!r}, limit=200)
+once = list(corpus.read())
+count = len(once)
+
+def read():
+    for turn in range({times}):
+        for sentence in once:
+            yield dataclasses.replace(
+                sentence,
+                ordinal=sentence.ordinal + turn * count,
+                unit=sentence.unit + turn * (once[-1].unit + 1),
+            )
+
+analyse(load_encoder("demo"), dataclasses.replace(corpus, read=read))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def memory(asked: argparse.Namespace) -> list[str]:
+    peaks = {}
+    for times in (1, 10):
+        code = MEASURE_MEMORY.format(threads=THREADS, data=asked.data, times=times)
+        runs = [
+            int(
+                subprocess.run(
+                    [sys.executable, "-c", code], capture_output=True, text=True, check=True
+                ).stdout
+            )
+            for _ in range(3)
+        ]
+        peaks[times] = statistics.median(runs)
+    growth = (peaks[10] - peaks[1]) / (9 * 200)
+    return [
+        "## Memory",
+        "",
+        "Peak resident memory of surface + dependency, medians of three processes.",
+        "",
+        "| sentences | MiB | ratio |",
+        "|---|---|---|",
+        f"| 200 | {peaks[1] / 1024:.0f} | 1 |",
+        f"| the same, ten times | {peaks[10] / 1024:.0f} | {peaks[10] / peaks[1]:.3f} |",
+        "",
+        f"Growth: {growth:.1f} KiB a sentence.",
+    ]
+
+
+def start_up(asked: argparse.Namespace) -> list[str]:
+    commands = {
+        'python -c "import torch"': [sys.executable, "-c", "import torch"],
+        "headscope --help": [str(Path(sys.executable).parent / "headscope"), "--help"],
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(max(asked.repeats, 5) + 1):
+        for name, command in commands.items():
+            start = time.perf_counter()
+            subprocess.run(command, capture_output=True, check=True)
+            seconds[name].append(time.perf_counter() - start)
+    medians = {name: statistics.median(values[1:]) for name, values in seconds.items()}
+    torch_time = medians['python -c "import torch"']
+    return [
+        "## Start",
+        "",
+        "| what | seconds | ratio |",
+        "|---|---|---|",
+        *(f"| `{n}` | {median:.2f} | {median / torch_time:.2f} |" for n, median in medians.items()),
+    ]
+
+
+if __name__ == "__main__":
+    main()
