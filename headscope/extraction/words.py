@@ -5,15 +5,18 @@ The given word list decides what a word is: never a tokenizer's own idea of it.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from tokenizers import Encoding, Tokenizer
 from torch import Tensor
+
+from headscope.errors import unknown
 
 Rows = Literal["mean", "first"]
 """How the rows of a word's pieces become the word's row."""
@@ -90,12 +93,15 @@ class Aligner:
         starts = np.cumsum(lengths + 1) - lengths - 1
         word_of = np.full(len(encoding.ids), NO_WORD, dtype=np.int64)
         covered = np.zeros(len(text), dtype=bool)
-        for index, (start, end) in enumerate(encoding.offsets):
-            if encoding.special_tokens_mask[index]:
+        spaces = set((starts - 1).tolist())
+        # Each look at a field of an encoding copies all of it.
+        spans = zip(encoding.offsets, encoding.special_tokens_mask, strict=True)
+        for index, ((start, end), special) in enumerate(spans):
+            if special:
                 continue
             # A piece begins with the space before its word, or is that space alone: the word is
             # the one that holds the first character that is not the joining space.
-            while start < end and start in starts - 1:
+            while start < end and start in spaces:
                 start += 1
             word_of[index] = int(np.searchsorted(starts, start, side="right")) - 1
             if max(end, start) > starts[word_of[index]] + lengths[word_of[index]]:
@@ -111,10 +117,10 @@ class Aligner:
         """Whether every stretch of a word that no piece covers is one that the tokenizer drops."""
         for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
             bare = ~covered[start : start + length]
-            if bare.all() or not bare.any():
-                continue
-            lost = "".join(text[start + int(i)] for i in np.flatnonzero(bare))
-            if self._has_pieces(lost):
+            word = text[start : start + length]
+            at = np.flatnonzero(bare).tolist()
+            lost = "".join(word[i] for i in at if not _composed(word, bare, i))
+            if lost and self._has_pieces(lost):
                 return False
         return True
 
@@ -143,6 +149,16 @@ class Aligner:
         return bool(encoding.ids)
 
 
+def _composed(word: str, bare: npt.NDArray[np.bool_], index: int) -> bool:
+    """Whether a character is white space, or one with the covered character before it (NFC).
+
+    Offsets of a composed letter name its first character only: "e" of "e" + combining acute.
+    """
+    before = np.flatnonzero(~bare[:index])
+    letter = word[before[-1] : index + 1] if len(before) else ""
+    return word[index].isspace() or len(unicodedata.normalize("NFC", letter)) < len(letter)
+
+
 def _splits_words_alike(tokenizer: Tokenizer) -> bool:
     """Whether words given one by one get the pieces that they have in running text.
 
@@ -169,6 +185,8 @@ class Merger:
 
     def __init__(self, word_of: Tensor, n_words: int, rows: Rows = "mean") -> None:
         """Makes the two matrices that sum columns and average rows."""
+        if rows not in get_args(Rows):
+            raise unknown("rows", rows, get_args(Rows))
         pieces = word_of.unsqueeze(1) == torch.arange(n_words, device=word_of.device).view(1, -1, 1)
         counts = pieces.sum(2, keepdim=True)
         first = pieces & (pieces.cumsum(2) == 1)
