@@ -190,10 +190,11 @@ class Merger:
         pieces = word_of.unsqueeze(1) == torch.arange(n_words, device=word_of.device).view(1, -1, 1)
         counts = pieces.sum(2, keepdim=True)
         first = pieces & (pieces.cumsum(2) == 1)
-        rows_of = pieces / counts.clamp(min=1) if rows == "mean" else first
+        # float64: a third rounded to float32 would show in maps of float64.
+        whole = pieces.to(torch.float64)
         self.missing = counts.squeeze(2) == 0
-        self._columns = pieces.transpose(1, 2).to(torch.float32)
-        self._rows = rows_of.to(torch.float32)
+        self._columns = whole.transpose(1, 2)
+        self._rows = whole / counts.clamp(min=1) if rows == "mean" else first.to(torch.float64)
 
     def merge(self, probs: Tensor) -> Tensor:
         """[B, H, T, T] attention between pieces -> [B, H, W, W] between words, of the same type.
