@@ -119,6 +119,8 @@ def batches(
         for sentence, pieces in zip(window, aligned, strict=True):
             if pieces is None:
                 tally.leave_out("misaligned", sentence, "its pieces do not fit its words")
+            elif not len(pieces.ids):
+                tally.leave_out("misaligned", sentence, "its words have no piece at all")
             elif len(pieces.ids) > encoder.max_length:
                 limit = f"{len(pieces.ids)} tokens, and the model takes {encoder.max_length}"
                 tally.leave_out("too_long", sentence, limit)
