@@ -11,7 +11,7 @@ from headscope.visualize.labels import (
     DIRECTION_SENTENCES,
     NONE,
     TOTAL_LABELS,
-    control_name,
+    control_label,
     interval,
     number,
     offset_name,
@@ -52,7 +52,7 @@ def dependency_section(result: DependencyResult, *, linked: bool) -> str:
         relation_map(result),
         "relation-map",
         label="Heat map of accuracy: rows are relations, columns all attention heads by layer",
-        min_width=640,
+        min_width=max(640, 320 + 26 * result.provenance.model.n_layers),
     )
     body = element("p", text(LEAD), class_="lead") + _tools(result) + _table(result, linked=linked)
     return element("section", heading + body + blocks, aria_labelledby="relations")
@@ -90,7 +90,7 @@ def _columns(result: DependencyResult) -> Columns:
         ("gain", "gain", "held-out accuracy of the head minus that of the offset; 95 % interval"),
     ]
     if isinstance(result.control, DependencyResult):
-        name = f"control: {control_name(result)}"
+        name = control_label(result)
         columns.append(("control", name, "held-out accuracy of the control's own best head"))
     return columns
 

@@ -12,13 +12,16 @@ import numpy.typing as npt
 from headscope.report.markup import data_block, element, json_text, text
 from headscope.report.wording import NO_EXAMPLES
 from headscope.results import DIRECTIONS, DependencyResult, Direction, Example
-from headscope.visualize.labels import DIRECTION_LABELS, shortened
+from headscope.visualize.labels import DIRECTION_LABELS
 
 STEPS = 65_535
 """Attention is stored in steps of 1 / STEPS, so a weight is off by at most 7.7e-6."""
 
 MAX_CHARACTERS = 24_000_000
 """Of stored attention in one page; sentences that no longer fit are left out, and it is said."""
+
+MAX_LABEL = 60
+"""Characters of a sentence in the selector."""
 
 
 def explorer_section(
@@ -216,7 +219,9 @@ def _sentence_options(examples: Sequence[Example]) -> str:
             for node, word in zip(example.nodes, example.word_of, strict=True)
             if word is not None
         ]
-        label = f"{place + 1}. \u2068{shortened(' '.join(words), 60)}\u2069"
+        start = " ".join(words)
+        shown = start if len(start) <= MAX_LABEL else f"{start[:MAX_LABEL].rstrip()}…"
+        label = f"{place + 1}. \u2068{shown}\u2069"
         options.append(element("option", text(label), value=place))
     return "".join(options)
 

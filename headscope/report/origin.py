@@ -44,7 +44,11 @@ def page_title(results: Sequence[Result], title: str | None) -> str:
 def _heading(origin: Provenance, title: str | None) -> str:
     if title:
         return element("h1", text(title))
-    model, data = (element("bdi", text(name)) for name in (origin.model.name, origin.data.name))
+    # A line may break after each folder of a path.
+    model, data = (
+        element("bdi", text(name).replace("/", "/<wbr>"))
+        for name in (origin.model.name, origin.data.name)
+    )
     return element("h1", f"Attention heads of <em>{model}</em> on <em>{data}</em>")
 
 
@@ -125,7 +129,7 @@ def _run(results: Sequence[Result]) -> Facts:
         settings |= result.provenance.settings
     facts = [(text(name.replace("_", " ")), _setting(value)) for name, value in settings.items()]
     controls = _unique(control_name(result) for result in results if result.control is not None)
-    if controls:
+    if controls and settings.get("control") not in controls:
         facts.append(("control shown", text(", ".join(controls))))
     facts.append(("seed", str(origin.seed)))
     return facts + [(text(name), text(version)) for name, version in origin.versions.items()]

@@ -129,7 +129,8 @@ def _html(result: Result) -> bytes:
 def _picture(kind: str) -> Callable[[Result], bytes]:
     def draw(result: Result) -> bytes:
         figure = _main_figure(result)
-        figure.update_layout(paper_bgcolor="white", font_color="#24272d", updatemenus=[])
+        figure.update_layout(paper_bgcolor="white", font_color="#24272d")
+        figure.layout.updatemenus = None
         try:
             picture: bytes = figure.to_image(format=kind, width=1200, scale=2)
         # Kaleido drives a browser, whose failures come as errors of many kinds.

@@ -58,7 +58,7 @@ def render(
     return page(
         title=page_title(results, title),
         body=body,
-        styles=(*STYLES, "report.css", "explorer.css", "print.css"),
+        styles=(*STYLES, "report.css", "table.css", "explorer.css", "print.css"),
         scripts=(*SCRIPTS, "table.js", "sentences.js", "arcs.js", "explorer.js"),
         plotly=True,
     )

@@ -10,7 +10,7 @@ from headscope.report.wording import measure_sentence
 from headscope.results import HeadMap, SurfaceResult
 from headscope.visualize import surface_maps
 from headscope.visualize.heads import first_available
-from headscope.visualize.labels import control_name, interval, number
+from headscope.visualize.labels import control_label, interval, number
 
 N_LISTED = 5
 SPREADS = ("nats", "tokens")
@@ -103,7 +103,7 @@ def _ranking(result: SurfaceResult, item: HeadMap, *, linked: bool, lowest: bool
     )
     columns = ["head", "value", "95 % interval"]
     if control is not None:
-        columns.append(f"control: {control_name(result)}")
+        columns.append(control_label(result))
     head = element("tr", "".join(element("th", text(name), scope="col") for name in columns))
     rows = "".join(
         _ranked(item, control, place, linked=linked)

@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 
 from headscope.errors import HeadscopeError, unknown
 from headscope.results import HeadMap, SurfaceResult
-from headscope.visualize.labels import control_name, number, plotly_text, shortened, stacked
+from headscope.visualize.labels import control_label, number, plotly_text, shortened, stacked
 from headscope.visualize.style import colour_bar, drop_down, gaps, heat, styled
 
 DECIMALS = {"probability": 2, "nats": 2, "tokens": 1}
@@ -50,7 +50,7 @@ def surface_maps(result: SurfaceResult, *, measure: str | None = None) -> Figure
     if isinstance(result.control, SurfaceResult):
         panels.append(result.control.measures)
         model = shortened(result.provenance.model.name, 60)
-        titles = [model, f"control: {control_name(result)}"]
+        titles = [model, control_label(result)]
     figure = make_subplots(
         rows=len(panels),
         cols=1,
@@ -70,6 +70,7 @@ def surface_maps(result: SurfaceResult, *, measure: str | None = None) -> Figure
         height=_height(result.measures[chosen]) * len(panels) + 40 * (len(panels) - 1),
         title=plotly_text(shortened(chosen)),
         subtitle=plotly_text(subtitle(result.measures[chosen])),
+        room=16,
     )
     return figure
 

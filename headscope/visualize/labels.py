@@ -124,6 +124,12 @@ def control_name(result: Result) -> str:
     return "control"
 
 
+def control_label(result: Result) -> str:
+    """What a panel or column of the control is called, such as `control: random-weights`."""
+    name = control_name(result)
+    return name if name == "control" else f"control: {name}"
+
+
 def stacked(*maps: npt.NDArray[np.float64] | None) -> npt.NDArray[np.float32]:
     """Maps of one shape as the last axis of one small array, for hover texts; None becomes NaN."""
     shape = next(item.shape for item in maps if item is not None)

@@ -13,7 +13,7 @@ from headscope.results import DIRECTIONS, DependencyResult, Direction, RelationS
 from headscope.visualize.labels import (
     DIRECTION_LABELS,
     TOTAL_LABELS,
-    control_name,
+    control_label,
     head_name,
     head_words,
     interval,
@@ -110,6 +110,7 @@ def best_heads(result: DependencyResult) -> Figure:
         height=len(shown) * 22 + 100,
         title="Best head of each relation against the best fixed offset",
         subtitle=plotly_text(f"head and offset chosen on one half, scored on the other{note}"),
+        room=24,
     )
 
 
@@ -327,7 +328,7 @@ def _controls(
     assert isinstance(result.control, DependencyResult)
     known = {**result.control.relations, **result.control.overall}
     found = [known.get(score.label) for score in scores]
-    name = plotly_text(f"control: {control_name(result)}")
+    name = plotly_text(control_label(result))
     return Scatter(
         x=[None if score is None else score.best.held_out_accuracy for score in found],
         y=list(names),

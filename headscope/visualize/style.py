@@ -31,9 +31,17 @@ MAX_NUMBERED_COLUMNS = 20
 """With more columns than this the numbers in the cells could no longer be read."""
 
 
-def styled(figure: Figure, *, height: int, title: str, subtitle: str = "") -> Figure:
-    """The figure with the house layout; title and subtitle must have gone through `plotly_text`."""
-    top = 84 if subtitle else 60
+def styled(figure: Figure, *, height: int, title: str, subtitle: str = "", room: int = 0) -> Figure:
+    """The figure with the house layout.
+
+    Args:
+        figure: changed in place.
+        height: of the plot without its head, in pixels.
+        title: as `plotly_text` returns it, and so the subtitle.
+        subtitle: stands under the title.
+        room: pixels between them and the plot, for a legend or names of panels.
+    """
+    top = (84 if subtitle else 60) + room
     figure.update_layout(
         template=layout.Template(),
         height=height + top,
@@ -54,7 +62,13 @@ def styled(figure: Figure, *, height: int, title: str, subtitle: str = "") -> Fi
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         hoverlabel={"align": "left", "font": {"family": FONT, "size": 13}},
-        modebar={"bgcolor": "rgba(0,0,0,0)", "color": FAINT, "activecolor": INK},
+        modebar={
+            "bgcolor": "rgba(0,0,0,0)",
+            "color": FAINT,
+            "activecolor": INK,
+            # It would send the figure to a server.
+            "remove": ["sendChartToCloud"],
+        },
     )
     return figure
 

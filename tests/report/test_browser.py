@@ -149,6 +149,14 @@ def test_every_section_opens_and_nothing_is_wider_than_the_page(width, scheme, r
     assert clipped == []
 
 
+def test_no_button_sends_a_figure_anywhere(report, visit):
+    page = visit(report)
+    buttons = drawn(page, "surface-map").locator(".modebar-btn").all()
+    names = {button.get_attribute("data-title") for button in buttons}
+    wanted = {"Zoom", "Pan", "Zoom in", "Zoom out", "Reset axes"}
+    assert names - wanted == {next(name for name in names if name.startswith("Download"))}
+
+
 def test_figures_are_drawn_only_when_near(light_report, visit):
     page = visit(light_report)
     assert "relation-map" not in page.evaluate("Plotly.names")
@@ -233,7 +241,11 @@ def test_a_head_of_the_table_opens_with_its_direction(light_report, visit):
     page = visit(light_report)
     best = DEPENDENCY.relations["det"].best
     page.locator("tr[data-relation=det] button.head").click()
-    assert f"head {best.layer}.{best.head} " in readout(page)
+    assert "In the tree: det of " in readout(page)
+    assert [page.input_value(f"#explorer-{name}") for name in ("layer", "head")] == [
+        str(best.layer),
+        str(best.head),
+    ]
     assert page.input_value("#explorer-direction") == best.direction
 
 

@@ -3,9 +3,12 @@
 import json
 import os
 import stat
+from dataclasses import dataclass
+from typing import ClassVar
 
 import pandas as pd
 import pytest
+from plotly.graph_objects import Figure
 
 from headscope.errors import HeadscopeError
 from headscope.report import (
@@ -16,6 +19,7 @@ from headscope.report import (
     write_report,
     write_result,
 )
+from headscope.results import Result
 from tests.synthetic import dependency, provenance, surface
 
 SMALL = provenance(n_layers=2, n_heads=3)
@@ -135,6 +139,57 @@ def test_pictures_without_kaleido_name_the_extra(ending, tmp_path, monkeypatch):
     with pytest.raises(HeadscopeError, match=r'pip install "headscope\[images\]"'):
         write_result(RESULTS[0], tmp_path / f"out{ending}")
     assert os.listdir(tmp_path) == []
+
+
+@pytest.fixture
+def with_kaleido(monkeypatch):
+    monkeypatch.setattr(outputs.importlib.util, "find_spec", lambda name: name)
+
+
+@pytest.mark.parametrize("ending", [".svg", ".png", ".pdf"])
+def test_pictures_are_on_white_and_without_selector(
+    ending, result, tmp_path, monkeypatch, with_kaleido
+):
+    drawn = []
+
+    def draw(figure, *, format, **_):
+        drawn.append((figure, format))
+        return b"picture"
+
+    monkeypatch.setattr(Figure, "to_image", draw)
+    write_result(result, tmp_path / f"out{ending}")
+    assert (tmp_path / f"out{ending}").read_bytes() == b"picture"
+    ((figure, kind),) = drawn
+    assert kind == ending.removeprefix(".")
+    assert figure.layout.paper_bgcolor == "white"
+    assert not figure.layout.updatemenus
+
+
+def test_a_picture_that_cannot_be_drawn_is_told_in_one_line(tmp_path, monkeypatch, with_kaleido):
+    def draw(figure, **_):
+        raise RuntimeError("no browser\nand more")
+
+    monkeypatch.setattr(Figure, "to_image", draw)
+    with pytest.raises(HeadscopeError, match="svg picture: no browser; pictures need") as caught:
+        write_result(RESULTS[0], tmp_path / "out.svg")
+    assert "\n" not in str(caught.value)
+    assert os.listdir(tmp_path) == []
+
+
+@dataclass(frozen=True)
+class Other(Result):
+    kind: ClassVar[str] = "other"
+    definition: ClassVar[str] = ""
+
+    def values(self):
+        return {}
+
+    intervals = nulls = to_frame = values
+
+
+def test_other_kinds_have_no_picture(tmp_path, with_kaleido):
+    with pytest.raises(HeadscopeError, match="no picture of a result of kind 'other'"):
+        write_result(Other(SMALL, None), tmp_path / "out.svg")
 
 
 def test_every_ending_has_a_writer():

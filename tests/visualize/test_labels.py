@@ -5,6 +5,7 @@ import pytest
 
 from headscope.visualize.labels import (
     NONE,
+    control_label,
     control_name,
     head_name,
     head_words,
@@ -75,6 +76,8 @@ def test_a_control_is_named_by_its_settings():
     outer = provenance(settings={"control": "random-weights"})
     assert control_name(surface(outer, control=surface())) == "random-weights"
     assert control_name(surface(control=surface())) == "control"
+    assert control_label(surface(control=surface())) == "control"
+    assert control_label(surface(control=named)) == "control: shuffled-words"
 
 
 def test_stacked_maps_keep_their_shape():

@@ -48,6 +48,7 @@ def test_figures_have_no_ground_and_no_template():
     assert figure.layout.paper_bgcolor == figure.layout.plot_bgcolor == "rgba(0,0,0,0)"
     assert figure.layout.template.layout.to_plotly_json() == {}
     assert figure.layout.height > 100
+    assert figure.layout.modebar.remove == ("sendChartToCloud",)
     assert (figure.layout.title.text, figure.layout.title.subtitle.text) == ("a", "b")
 
 

@@ -57,7 +57,7 @@
   }
 
   function word(node) {
-    return `\u2068${view.sentence.nodes[node]}\u2069`;
+    return `“\u2068${view.sentence.nodes[node]}\u2069”`;
   }
 
   function sayWord(side, node) {
@@ -65,7 +65,7 @@
       ? sentences.weight(view.sentence, view.layer, view.head, node, other)
       : sentences.weight(view.sentence, view.layer, view.head, other, node));
     const top = [...view.nodes].sort((a, b) => of(b) - of(a)).slice(0, 3)
-      .map((other) => `${word(other)} ${headscope.number(of(other))}`).join(", ");
+      .map((other) => `${word(other)} (${headscope.number(of(other))})`).join(", ");
     const tree = view.found.filter((arc) => arc.dependent === node).map((arc) =>
       ` In the tree: ${arc.relation} of ${word(arc.governor)}.`).join("");
     const verb = side === "from" ? "attends most to" : "is attended to most by";
@@ -249,12 +249,22 @@
     headscope.dark.addEventListener("change", paintPicker);
   }
 
+  /* The first word that bears the relation, in the column in which its arc ends or begins. */
+  function bearer(relation) {
+    const sentence = sentences.load(state.sentence);
+    const arc = sentences.arcs(sentence, state.layer, state.head, state.direction)
+      .find((one) => one.relation === relation);
+    const side = state.direction === "dependent_to_head" ? "from" : "to";
+    return arc ? { side, node: arc.dependent } : null;
+  }
+
   headscope.open = ({ layer, head, direction, relation }) => {
     Object.assign(state, { layer, head, kept: null });
     if (direction) state.direction = direction;
     if (relation) {
       const place = sentences.having(relation, state.sentence, field("sentence").options.length);
       if (place >= 0) state.sentence = place;
+      state.kept = bearer(relation);
     }
     update();
     document.getElementById("explorer").scrollIntoView();

@@ -1,11 +1,16 @@
 "use strict";
 /* Draws each figure once it comes near the window, in the colours of the page. */
 headscope.figures = (() => {
+  /* Plotly's own set has a button that sends the figure to a server; the list leaves it out. */
   const CONFIG = {
     responsive: true,
     displaylogo: false,
-    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+    showSendToCloud: false,
+    plotlyServerURL: "",
+    modeBarButtons: [["toImage"], ["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]],
   };
+  /* Pixels that fit on a sheet of A4 or letter between its margins. */
+  const PAPER = 680;
   const figures = new Map();
 
   function read(block) {
@@ -118,7 +123,17 @@ headscope.figures = (() => {
       line: { width: 2, color: headscope.css("--tree") },
     };
     const shapes = [...(figure.layout.shapes || []), frame];
-    return draw(figure).then(() => Plotly.relayout(figure.canvas, { shapes }));
+    return draw(figure)
+      .then(() => Plotly.relayout(figure.canvas, { shapes }))
+      .then(() => scrollToRow(figure, row));
+  }
+
+  function scrollToRow(figure, row) {
+    const margin = figure.layout.margin;
+    const rows = figure.canvas.clientHeight - margin.t - margin.b;
+    const down = margin.t + (rows * (row + 0.5)) / figure.layout.meta.rows.length;
+    const top = figure.canvas.getBoundingClientRect().top + window.scrollY;
+    window.scrollTo({ top: top + down - window.innerHeight / 2 });
   }
 
   function setUp(block, watcher) {
@@ -131,6 +146,12 @@ headscope.figures = (() => {
     const box = block.querySelector("input.stretch");
     if (box) box.addEventListener("change", () => stretch(figure, box.checked));
     watcher.observe(block);
+  }
+
+  function resize(size) {
+    for (const figure of figures.values()) {
+      draw(figure).then(() => Plotly.relayout(figure.canvas, size));
+    }
   }
 
   function start() {
@@ -146,7 +167,8 @@ headscope.figures = (() => {
         if (figure.drawn) paint(figure);
       }
     });
-    window.addEventListener("beforeprint", () => figures.forEach(draw));
+    window.addEventListener("beforeprint", () => resize({ width: PAPER }));
+    window.addEventListener("afterprint", () => resize({ width: null, autosize: true }));
   }
 
   start();

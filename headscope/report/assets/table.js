@@ -47,8 +47,7 @@
       other.classList.toggle("selected", other === row);
       other.querySelector("button.relation").setAttribute("aria-pressed", String(other === row));
     }
-    const marked = headscope.figures.markRow(row.dataset.relation);
-    if (marked) document.getElementById("relation-map").scrollIntoView({ block: "center" });
+    headscope.figures.markRow(row.dataset.relation);
   }
 
   heads.forEach((head, column) =>
