@@ -1,11 +1,13 @@
 """Tokenizers and checkpoints small enough to check by hand."""
 
 import json
+import shutil
 import string
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import (
     AddedToken,
     Tokenizer,
@@ -18,8 +20,11 @@ from torch import nn
 from transformers import AutoModel, BertConfig, PreTrainedTokenizerFast
 
 from headscope.datasets import Sentence
-from headscope.extraction.checkpoint import quiet
+from headscope.errors import ModelError
+from headscope.extraction.batches import batches
+from headscope.extraction.checkpoint import locate, quiet, read_config, read_weights
 from headscope.extraction.encoder import Encoder
+from headscope.extraction.hook import inputs
 from headscope.extraction.words import NO_WORD, Aligner
 from headscope.results import ModelInfo
 
@@ -167,9 +172,9 @@ def encoder_of(tokenizer, *, max_length=512, pad_id=0, unk_id=1):
 
 
 def bert_config(**changes):
-    """2 layers, 4 heads of size 2, 40 positions, 60 ids."""
+    """2 layers, 4 heads of size 2, 40 positions, 61 ids."""
     size = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 4}
-    rest = {"intermediate_size": 12, "vocab_size": 60, "max_position_embeddings": 40}
+    rest = {"intermediate_size": 12, "vocab_size": 61, "max_position_embeddings": 40}
     return BertConfig(**(size | rest | changes))
 
 
@@ -201,3 +206,59 @@ def edit_json(path, **changes):
     content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     content = {key: value for key, value in (content | changes).items() if value is not None}
     path.write_text(json.dumps(content), encoding="utf-8")
+
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def put_in_hub_cache(monkeypatch, root, name, folder, *, branch="main", commit=COMMIT):
+    """Lays a model folder into a hub cache of its own, as a download would have."""
+    place = root / "hub" / f"models--{name.replace('/', '--')}"
+    (place / "refs").mkdir(parents=True, exist_ok=True)
+    (place / "refs" / branch).write_text(commit, encoding="utf-8")
+    shutil.copytree(folder, place / "snapshots" / commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(root / "hub"))
+
+
+def weights(folder, **options):
+    """The model of a folder, by the steps of `load_encoder`."""
+    found = locate(folder, **options)
+    with quiet():
+        return read_weights(found, read_config(found))
+
+
+def put(folder, state, *, pickled=False):
+    """Other weights in place of those of the folder."""
+    (folder / "model.safetensors").unlink()
+    if pickled:
+        torch.save(state, folder / "pytorch_model.bin")
+    else:
+        save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def state_of(folder):
+    """Tensors of its weight file."""
+    return load_file(folder / "model.safetensors")
+
+
+def assert_same(found, expected):
+    """All weights are equal to the last bit."""
+    ours, theirs = found.state_dict(), expected.state_dict()
+    assert ours.keys() == theirs.keys()
+    assert [key for key in ours if not ours[key].equal(theirs[key])] == []
+
+
+def refused(folder, match):
+    """The message is one line, begins with the name and matches."""
+    with pytest.raises(ModelError, match=match) as caught:
+        weights(folder)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith(str(folder))
+
+
+def output(encoder, words):
+    """Last hidden state of one sentence, as headscope runs it."""
+    (batch,) = batches(encoder, [sentence(words)])
+    with torch.no_grad():
+        return encoder.model(**inputs(encoder, batch)).last_hidden_state

@@ -1,0 +1,102 @@
+"""What an encoder knows by itself: its full stops, and the same architecture untrained."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from headscope.extraction.encoder import load_encoder, untrained
+from tests.extraction.toys import (
+    bert_config,
+    byte_level,
+    output,
+    random_model,
+    save,
+    unigram,
+    wordpiece,
+)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return random_model(bert_config())
+
+
+@pytest.fixture(scope="module")
+def saved(model, tmp_path_factory):
+    return save(tmp_path_factory.mktemp("saved"), model)
+
+
+@pytest.fixture(scope="module")
+def encoder(saved):
+    return load_encoder(saved, device="cpu")
+
+
+class TestStops:
+    @pytest.mark.parametrize(
+        ("tokenizer", "stops"),
+        [
+            (wordpiece([".", ",", "##.", "...", ".,", "##,", "a."]), {".", ",", "##.", "##,"}),
+            (byte_level("Ġ.", "Ġ,", "..", "##.", "Ġ.."), {".", ",", "Ġ.", "Ġ,"}),
+            (unigram("▁.", "▁,", "...", "▁..", ".a"), {".", ",", "▁.", "▁,"}),
+            (unigram("##.", "▁##,"), {".", ","}),
+            (wordpiece(["the", "Ġ.", "▁,"]), set()),
+        ],
+        ids=["wordpiece", "byte-level", "sentencepiece", "real hashes", "real marks"],
+    )
+    def test_only_pieces_whose_text_is_exactly_a_stop(self, encoder, tokenizer, stops):
+        found = replace(encoder, tokenizer=tokenizer).stop_ids
+        assert {tokenizer.id_to_token(i) for i in found} == stops
+
+
+class TestUntrained:
+    def test_the_same_seed_gives_the_same_weights(self, encoder):
+        first, second, other = (untrained(encoder, seed) for seed in (0, 0, 1))
+        assert first.info == second.info
+        assert first.info.weights_sha256 != other.info.weights_sha256
+        assert output(first, ["the"]).equal(output(second, ["the"]))
+        assert not output(first, ["the"]).equal(output(other, ["the"]))
+
+    def test_every_matrix_differs_from_the_trained_one(self, encoder):
+        fresh = untrained(encoder, 0).model.state_dict()
+        for key, trained in encoder.model.state_dict().items():
+            assert fresh[key].shape == trained.shape
+            assert not fresh[key].equal(trained), key
+
+    def test_it_says_what_it_is(self, encoder):
+        fresh = untrained(encoder, 0)
+        assert fresh.info.name == f"{encoder.info.name} with random weights"
+        assert fresh.info.revision is None
+        assert (fresh.notes, fresh.sites, fresh.causal) == ((), (), False)
+        kept = ("tokenizer", "max_length", "pad_id", "cls_id", "separator_id", "unk_id")
+        assert all(getattr(fresh, name) == getattr(encoder, name) for name in kept)
+
+    def test_it_is_in_eval_mode_without_gradients(self, encoder):
+        fresh = untrained(encoder, 0).model
+        assert not any(part.training for part in fresh.modules())
+        assert not any(weight.requires_grad for weight in fresh.parameters())
+
+    def test_random_numbers_of_others_are_left_alone(self, encoder, monkeypatch):
+        seeded = []
+        monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
+        torch.manual_seed(5)
+        expected = torch.rand(3)
+        torch.manual_seed(5)
+        del seeded[:]
+        untrained(encoder, 0)
+        assert torch.rand(3).equal(expected)
+        assert seeded == []
+
+    def test_the_given_encoder_is_left_alone(self, saved):
+        encoder = load_encoder(saved, device="cpu")
+        before = {key: value.clone() for key, value in encoder.model.state_dict().items()}
+        info, config = encoder.info, encoder.model.config.to_dict()
+        fresh = untrained(encoder, 0)
+        assert fresh.model is not encoder.model
+        assert fresh.model.config is not encoder.model.config
+        assert all(value.equal(before[key]) for key, value in encoder.model.state_dict().items())
+        assert (encoder.info, encoder.model.config.to_dict()) == (info, config)
+
+    def test_the_data_type_is_kept(self, saved):
+        fresh = untrained(load_encoder(saved, device="cpu", dtype="bfloat16"), 0)
+        assert {weight.dtype for weight in fresh.model.parameters()} == {torch.bfloat16}
