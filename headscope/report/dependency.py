@@ -134,7 +134,7 @@ def _row(result: DependencyResult, score: RelationScore, *, linked: bool) -> str
         _cell(f"{score.count:,}", score.count),
         _best(score, linked=linked),
         _held_out(score, clear=clear),
-        _cell(number(best.accuracy), best.accuracy, hint=f"95 % interval {interval(best.ci95)}"),
+        _cell(number(best.accuracy), best.accuracy, hint=f"95 % interval: {_in_sample(score)}"),
         _cell(f"{best.n_tied:,}", best.n_tied),
         _offset(score),
         _gain(score, clear=clear),
@@ -210,6 +210,11 @@ def _gain(score: RelationScore, *, clear: bool) -> str:
     ends = score.gain_ci95
     spread = NONE if ends is None else f"{signed(ends[0])} to {signed(ends[1])}"
     return _cell(figure + _spread(score, "gain_ci95", spread), score.gain)
+
+
+def _in_sample(score: RelationScore) -> str:
+    ends = score.best.ci95
+    return score.nulls.get("best.ci95", NONE) if ends is None else interval(ends)
 
 
 def _control(score: RelationScore | None) -> str:

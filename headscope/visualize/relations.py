@@ -194,7 +194,7 @@ def _cell_notes(score: RelationScore, direction: Direction) -> list[str]:
     baseline = score.offset_baseline
     offset = f"best offset ({offset_name(baseline.offset)}): {number(baseline.accuracy)}"
     if score.low is None or score.high is None:
-        reason = plotly_text(shortened(score.nulls.get("ci95", "none"), 60))
+        reason = plotly_text(shortened(score.nulls.get("best.ci95", "none"), 60))
         return [f"95 % interval: {reason}<br>{offset}"] * score.accuracy[direction].size
     bounds = zip(score.low[direction].ravel(), score.high[direction].ravel(), strict=True)
     return [f"95 % interval: {interval(ends)}<br>{offset}" for ends in bounds]

@@ -80,10 +80,14 @@ def test_missing_figures_are_dashes_with_the_reason(result):
 
 def test_a_missing_interval_says_why(result):
     score = replace(
-        result.relations["nsubj"], gain_ci95=None, nulls={"gain_ci95": "only 3 documents"}
+        result.relations["nsubj"],
+        best=replace(result.relations["nsubj"].best, ci95=None),
+        gain_ci95=None,
+        nulls={"gain_ci95": "only 3 documents", "best.ci95": "only 3 of them"},
     )
     section = dependency_section(replace(result, relations={"nsubj": score}), linked=False)
     assert '<small title="only 3 documents">–</small>' in row(section, "nsubj")
+    assert 'title="95 % interval: only 3 of them"' in row(section, "nsubj")
 
 
 def test_a_control_adds_a_column(result):

@@ -71,7 +71,7 @@ def test_hover_has_interval_and_offset(result):
 
 def test_without_intervals_hover_says_why(result):
     bare = {
-        label: replace(score, low=None, high=None, nulls={"ci95": "only 3 documents"})
+        label: replace(score, low=None, high=None, nulls={"best.ci95": "only 3 documents"})
         for label, score in result.relations.items()
     }
     trace = cells(relation_map(replace(result, relations=bare)), "dependent_to_head")
