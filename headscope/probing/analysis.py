@@ -18,7 +18,6 @@ from headscope.extraction.run import Pass, Progress, run, versions
 from headscope.extraction.words import Rows
 from headscope.probing.dependency import Dependency
 from headscope.probing.examples import Examples
-from headscope.probing.relations import totals_of
 from headscope.probing.surface import Surface
 from headscope.results import DependencyResult, Example, Provenance, SurfaceResult
 
@@ -162,8 +161,7 @@ def _surface_result(
 def _dependency_result(
     encoder: Encoder, seen: Pass, settings: Settings, observer: Dependency
 ) -> DependencyResult:
-    sums, units = observer.totals()
-    relations, overall = totals_of(sums, units, (encoder.n_layers, encoder.n_heads))
+    relations, overall = observer.result()
     skipped = {**seen.data.skipped, **observer.skipped}
     warnings = seen.warnings
     if not relations:

@@ -17,9 +17,8 @@ from headscope.extraction.batches import Batch
 from headscope.extraction.encoder import Encoder
 from headscope.extraction.observers import MIN_UNITS, Floats, Resampling
 from headscope.extraction.words import Merger, Rows
-
-OFFSETS = (-1, 1, -2, 2, -3, 3, -4, 4, -5, 5)
-"""Fixed offsets of the baseline: predict the word that far to the right."""
+from headscope.probing.relations import OFFSETS, totals_of
+from headscope.results import RelationScore
 
 FLUSH_ROWS = 8192
 """Words whose hits are held before they are added to the sums."""
@@ -105,6 +104,10 @@ class Dependency:
         """`sums` and `units` with everything seen so far added."""
         self._flush()
         return self.sums, self.units
+
+    def result(self) -> tuple[dict[str, RelationScore], dict[str, RelationScore]]:
+        """Scores per relation, most frequent first; scores over all arcs and without punct."""
+        return totals_of(*self.totals(), (self.encoder.n_layers, self.encoder.n_heads))
 
     def __add__(self, other: Dependency) -> Dependency:
         """A new observer that has seen what both have seen.

@@ -17,9 +17,11 @@ from headscope.extraction.observers import (
     Floats,
     percentile_interval,
 )
-from headscope.probing.dependency import OFFSETS
 from headscope.results import DIRECTIONS, BestHead, Direction, OffsetBaseline, RelationScore
 from headscope.results.envelope import Interval
+
+OFFSETS = (-1, 1, -2, 2, -3, 3, -4, 4, -5, 5)
+"""Fixed offsets of the baseline: predict the word that far to the right."""
 
 # Ties go to the smallest |offset|, then the positive one.
 _OFFSET_ORDER = tuple(sorted(range(len(OFFSETS)), key=lambda i: (abs(OFFSETS[i]), -OFFSETS[i])))

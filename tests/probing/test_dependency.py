@@ -14,8 +14,8 @@ from headscope.extraction.calibration import observe
 from headscope.extraction.hook import attention_set_to, inputs
 from headscope.extraction.observers import MIN_UNITS, Resampling
 from headscope.extraction.run import run
-from headscope.probing.dependency import FLUSH_ROWS, OFFSETS, Dependency, predicted_heads
-from headscope.probing.relations import totals_of
+from headscope.probing.dependency import FLUSH_ROWS, Dependency, predicted_heads
+from headscope.probing.relations import OFFSETS
 from headscope.results import DIRECTIONS
 
 EXPECTED = Path(__file__).resolve().parents[1] / "data" / "expected" / "dependency.json"
@@ -29,11 +29,6 @@ def observed(encoder, sentences, *, batch_tokens=1024, **settings):
         for batch in batches(encoder, sentences, batch_tokens=batch_tokens):
             seen.forward(batch)
     return observer
-
-
-def scores(observer):
-    shape = (observer.encoder.n_layers, observer.encoder.n_heads)
-    return totals_of(*observer.totals(), shape)
 
 
 def sentence(words, heads, relations=None, unit=0, ordinal=0):
@@ -90,7 +85,7 @@ def plain_hits(encoder, batch, rows):
 def test_equals_plain_loops_over_the_models_own_attention(encoder, rows):
     sentences = [s for s in open_corpus("demo", limit=12).read() if len(s.words) < 25][:4]
     observer = observed(encoder, sentences, batch_tokens=400, rows=rows)
-    relations, _ = scores(observer)
+    relations, _ = observer.result()
     by_ordinal = {s.ordinal: s for s in sentences}
     right, cases = {}, {}
     for batch in batches(encoder, sentences, batch_tokens=400):
@@ -117,7 +112,7 @@ def on_ewt(encoder):
     for rows, coarse in (("mean", False), ("mean", True), ("first", False)):
         observer = Dependency(encoder, RESAMPLING, rows=rows, coarse_labels=coarse)
         run(encoder, corpus, [observer])
-        made[rows, coarse] = scores(observer)
+        made[rows, coarse] = observer.result()
     return made
 
 
@@ -183,7 +178,7 @@ def test_halves_added_equal_the_whole(encoder):
 def test_batch_size_and_padding_do_not_matter(encoder):
     sentences = list(open_corpus("demo", limit=20).read())
     alone, together = (
-        scores(observed(encoder, sentences, batch_tokens=n))[1]["all_arcs"] for n in (1, 4000)
+        observed(encoder, sentences, batch_tokens=n).result()[1]["all_arcs"] for n in (1, 4000)
     )
     for direction in DIRECTIONS:
         apart = np.abs(alone.accuracy[direction] - together.accuracy[direction]) * alone.count
@@ -196,7 +191,7 @@ def test_result_can_be_asked_for_midway_and_changes_nothing(encoder):
     with observe(encoder, [asked, plain]) as seen:
         for batch in batches(encoder, sentences, batch_tokens=200):
             seen.forward(batch)
-            scores(asked)
+            asked.result()
     for label, sums in plain.totals()[0].items():
         np.testing.assert_array_equal(asked.totals()[0][label], sums)
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from headscope.extraction.observers import BOOTSTRAP, MIN_UNITS, N_SPLITS, SPLITS, Resampling
-from headscope.probing.dependency import OFFSETS
-from headscope.probing.relations import Tallies, score, totals_of
+from headscope.probing.relations import OFFSETS, Tallies, score, totals_of
 
 N_LAYERS, N_HEADS = 3, 4
 N_MAPS = 2 * N_LAYERS * N_HEADS
