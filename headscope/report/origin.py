@@ -56,9 +56,9 @@ def _lede(origin: Provenance) -> str:
     model, data = origin.model, origin.data
     n_all = model.n_layers * model.n_heads
     sentence = (
-        f"{n_all:,} attention heads ({model.n_layers} layers × {model.n_heads} heads) over "
-        f"{data.n_sentences:,} sentences, {data.n_words:,} words with {data.annotation} "
-        "annotation. Attention heads are named layer.head, both counted from 0: "
+        f"{_counted(n_all, 'attention head')} ({model.n_layers} layers × {model.n_heads} heads) "
+        f"over {_counted(data.n_sentences, 'sentence')}, {_counted(data.n_words, 'word')} with "
+        f"{data.annotation} annotation. Attention heads are named layer.head, both counted from 0: "
         f"the last one here is {model.n_layers - 1}.{model.n_heads - 1}."
     )
     return element("p", text(sentence), class_="lede")
@@ -113,7 +113,7 @@ def _data(results: Sequence[Result]) -> Facts:
         ("sha256", _digest(data.sha256)),
         ("format", text(data.format)),
         ("annotation", text(data.annotation)),
-        (f"{text(data.unit)}s", f"{data.n_units:,} (what intervals resample)"),
+        ("intervals resample", text(_counted(data.n_units, data.unit))),
         ("sentences", f"{data.n_sentences:,}"),
         ("words", f"{data.n_words:,}"),
         ("subword tokens", f"{data.n_tokens:,}"),
@@ -157,6 +157,10 @@ def _digest(digest: str) -> str:
 def _facts(facts: Facts) -> str:
     rows = "".join(element("dt", name) + element("dd", value) for name, value in facts)
     return element("dl", rows)
+
+
+def _counted(count: int, name: str) -> str:
+    return f"{count:,} {name}" if count == 1 else f"{count:,} {name}s"
 
 
 def _unique(items: Iterable[str]) -> list[str]:

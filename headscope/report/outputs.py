@@ -146,10 +146,12 @@ def _picture(kind: str) -> Callable[[Result], bytes]:
 
 
 def _main_figure(result: Result) -> Figure:
-    if isinstance(result, SurfaceResult):
+    if isinstance(result, SurfaceResult) and result.measures:
         return surface_maps(result)
-    if isinstance(result, DependencyResult):
+    if isinstance(result, DependencyResult) and result.relations:
         return best_heads(result)
+    if isinstance(result, SurfaceResult | DependencyResult):
+        return Figure(layout={"title": "There was nothing to score.", "height": 200})
     raise HeadscopeError(f"there is no picture of a result of kind '{result.kind}'")
 
 

@@ -21,7 +21,7 @@ def test_everything_needed_to_make_it_again_is_there():
         "<dd>float32</dd>",
         "<dd>conllu</dd>",
         "<dd>gold</dd>",
-        "<dt>documents</dt><dd>12 (what intervals resample)</dd>",
+        "<dt>intervals resample</dt><dd>12 documents</dd>",
         "<dd>5,224</dd>",
         "<dd>6,586</dd>",
         "0.04 % of tokens",
@@ -52,6 +52,12 @@ def test_settings_read_as_words():
     for part in ("<dd>yes</dd>", "<dd>a, b</dd>", "<dd>k: 1</dd>", "<dt>none</dt><dd>–</dd>"):
         assert part in found, part
     assert "<dt>empty</dt><dd>–</dd>" in found
+
+
+def test_one_is_singular():
+    found = header([surface(provenance(n_sentences=1, n_words=1, n_units=1))], None)
+    assert "over 1 sentence, 1 word with gold annotation" in found
+    assert "<dd>1 document</dd>" in found
 
 
 def test_only_what_was_skipped_is_listed():

@@ -19,7 +19,7 @@ from headscope.report import (
     write_report,
     write_result,
 )
-from headscope.results import Result
+from headscope.results import DependencyResult, Result, SurfaceResult
 from tests.synthetic import dependency, provenance, surface
 
 SMALL = provenance(n_layers=2, n_heads=3)
@@ -163,6 +163,15 @@ def test_pictures_are_on_white_and_without_selector(
     assert kind == ending.removeprefix(".")
     assert figure.layout.paper_bgcolor == "white"
     assert not figure.layout.updatemenus
+
+
+@pytest.mark.parametrize(
+    "empty", [SurfaceResult(SMALL, None, {}), DependencyResult(SMALL, None, {}, {})]
+)
+def test_nothing_to_score_is_a_picture_that_says_so(empty, tmp_path, monkeypatch, with_kaleido):
+    monkeypatch.setattr(Figure, "to_image", lambda self, **_: self.layout.title.text.encode())
+    write_result(empty, tmp_path / "out.svg")
+    assert (tmp_path / "out.svg").read_bytes() == b"There was nothing to score."
 
 
 def test_a_picture_that_cannot_be_drawn_is_told_in_one_line(tmp_path, monkeypatch, with_kaleido):
