@@ -67,6 +67,7 @@ class Tally:
     n_tokens: int = 0
     n_pieces: int = 0
     n_unknown: int = 0
+    n_unknown_words: int = 0
     units: set[int] = field(default_factory=set)
     skipped: dict[str, int] = field(
         default_factory=lambda: {"too_long": 0, "misaligned": 0, "words_without_pieces": 0}
@@ -79,7 +80,9 @@ class Tally:
         self.n_words += pieces.n_words
         self.n_tokens += len(pieces.ids)
         self.n_pieces += int((~pieces.special).sum())
-        self.n_unknown += int((pieces.ids[~pieces.special] == unk_id).sum())
+        unknown = pieces.word_of[(pieces.ids == unk_id) & ~pieces.special]
+        self.n_unknown += len(unknown)
+        self.n_unknown_words += len(np.unique(unknown))
         self.units.add(sentence.unit)
         self.skipped["words_without_pieces"] += int((~pieces.has_piece).sum())
 
@@ -96,6 +99,16 @@ class Tally:
     def unk_rate(self) -> float:
         """Share of pieces, special tokens left out, that are the unknown token."""
         return self.n_unknown / self.n_pieces if self.n_pieces else 0.0
+
+    @property
+    def unk_word_rate(self) -> float:
+        """Share of words that hold an unknown token."""
+        return self.n_unknown_words / self.n_words if self.n_words else 0.0
+
+    @property
+    def pieces_per_word(self) -> float:
+        """Mean number of pieces of a word; high where a tokenizer spells words out."""
+        return self.n_pieces / self.n_words if self.n_words else 0.0
 
 
 def batches(

@@ -18,7 +18,10 @@ Progress = Callable[[int, int], None]
 """Is told, after each batch, how many sentences and tokens it held."""
 
 UNKNOWN_WARNING = 0.05
-"""Share of unknown pieces above which results carry a warning."""
+"""Share of words with an unknown piece above which results carry a warning."""
+
+SPELLED_OUT_WARNING = 3.0
+"""Pieces a word above which results carry a warning: the vocabulary hardly holds the language."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +79,15 @@ def _warnings(encoder: Encoder, corpus: Corpus, tally: Tally) -> Iterator[str]:
     yield from encoder.notes
     if corpus.annotation == "parsed":
         yield "trees and parts of speech are a parser's, not gold"
-    if tally.unk_rate > UNKNOWN_WARNING:
+    if tally.unk_word_rate > UNKNOWN_WARNING:
         yield (
-            f"{tally.unk_rate:.0%} of the pieces are unknown to this tokenizer: these numbers say "
-            "little about the language of the data"
+            f"{tally.unk_word_rate:.0%} of the words ({tally.unk_rate:.0%} of the pieces) are unknown "
+            "to this tokenizer: these numbers say little about the language of the data"
+        )
+    if tally.pieces_per_word > SPELLED_OUT_WARNING:
+        yield (
+            f"words are cut into {tally.pieces_per_word:.1f} pieces on average: this tokenizer "
+            "spells the language of the data out, and these numbers say little about it"
         )
     yield from corpus.warnings
     yield from (f"broken sentence left out: {message}" for message in corpus.skipped[:20])
