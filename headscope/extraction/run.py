@@ -81,8 +81,8 @@ def _warnings(encoder: Encoder, corpus: Corpus, tally: Tally) -> Iterator[str]:
         yield "trees and parts of speech are a parser's, not gold"
     if tally.unk_word_rate > UNKNOWN_WARNING:
         yield (
-            f"{tally.unk_word_rate:.0%} of the words ({tally.unk_rate:.0%} of the pieces) are unknown "
-            "to this tokenizer: these numbers say little about the language of the data"
+            f"{tally.unk_word_rate:.0%} of the words ({tally.unk_rate:.0%} of the pieces) are "
+            "unknown to this tokenizer: these numbers say little about the language of the data"
         )
     if tally.pieces_per_word > SPELLED_OUT_WARNING:
         yield (
