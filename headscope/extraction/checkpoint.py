@@ -90,6 +90,11 @@ class Checkpoint:
         found = re.search(r"[/\\]snapshots[/\\]([0-9a-f]{40})[/\\]", str(path))
         return found.group(1) if found and not Path(self.place).is_dir() else None
 
+    @property
+    def holder(self) -> str:
+        """Where its files are looked for."""
+        return "the folder" if Path(self.place).is_dir() else "the local cache or on the hub"
+
     def error(self, text: object) -> ModelError:
         """An error about it, in one line."""
         line = " ".join(str(text).split())
@@ -212,7 +217,9 @@ def read_weights(checkpoint: Checkpoint, config: PreTrainedConfig) -> Any:
         ModelError: no weights, broken or hostile ones, or weights that do not fit the config.
     """
     if weight_file(checkpoint, config) is None:
-        raise checkpoint.error(f"found no weights; expected one of {', '.join(_WEIGHT_FILES)}")
+        raise checkpoint.error(
+            f"found no weights in {checkpoint.holder}; expected one of {', '.join(_WEIGHT_FILES)}"
+        )
     loaded = _attempt(checkpoint, config, None)
     if loaded.lacking:
         again = _attempt(checkpoint, config, {_WRAPPERS: ""})

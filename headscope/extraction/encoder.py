@@ -140,9 +140,10 @@ def load_encoder(
         raise checkpoint.error(
             f"cannot be moved to {place}: {error}; try --device cpu or --dtype bfloat16"
         ) from error
+    kept = str(kind).removeprefix("torch.")
     if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
         raise checkpoint.error(
-            f"some weights are not finite numbers in {dtype}; try --dtype float32, or another copy"
+            f"some weights are not finite numbers in {kept}; try --dtype float32, or another copy"
         )
     info = ModelInfo(
         name=checkpoint.name,
@@ -152,7 +153,7 @@ def load_encoder(
         n_heads=config.num_attention_heads,
         family=config.model_type,
         attention="encoder",
-        dtype=str(kind).removeprefix("torch."),
+        dtype=kept,
     )
     return _assemble(model, vocabulary, info, max_length, notes)
 

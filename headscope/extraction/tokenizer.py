@@ -80,8 +80,8 @@ def read_tokenizer(checkpoint: Checkpoint) -> Vocabulary:
     # Without vocabulary files the library builds an empty tokenizer and says nothing.
     if not any(checkpoint.file(name) for name in _FILES):
         raise checkpoint.error(
-            f"found no tokenizer; expected one of {', '.join(_FILES)} beside the weights; save it "
-            "there with tokenizer.save_pretrained"
+            f"found no tokenizer in {checkpoint.holder}; expected one of {', '.join(_FILES)}; save "
+            "it beside the weights with tokenizer.save_pretrained"
         )
     config = _json(checkpoint, "tokenizer_config.json")
     # Where the library knows another way it would pass over the code and say nothing.

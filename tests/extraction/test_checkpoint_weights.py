@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 from transformers import GPT2Config
 
+from headscope.errors import ModelError
 from headscope.extraction.checkpoint import (
     locate,
     quiet,
@@ -22,6 +23,7 @@ from tests.extraction.toys import (
     bert_config,
     edit_json,
     put,
+    put_in_hub_cache,
     random_model,
     refused,
     save,
@@ -165,11 +167,12 @@ class TestWeights:
             (folder / name).write_bytes(content)
             refused(folder, ": (weights: |its weights are a pickle)")
 
-    def test_no_weights(self, folder):
+    def test_no_weights(self, folder, tmp_path, monkeypatch):
         (folder / "model.safetensors").unlink()
-        refused(
-            folder, "found no weights; expected one of model.safetensors, model.safetensors.index"
-        )
+        refused(folder, "found no weights in the folder; expected one of model.safetensors, model")
+        put_in_hub_cache(monkeypatch, tmp_path, "org/toy", folder)
+        with pytest.raises(ModelError, match="org/toy: found no weights in the local cache or on"):
+            weights("org/toy")
 
     def test_long_messages_are_cut(self, folder):
         error = locate(folder).error("x " * 5000)
