@@ -1,5 +1,5 @@
 "use strict";
-/* Draws each figure once it comes near the window, in the colours of the page. */
+/* Draws the figures one after the other, in the colours of the page. */
 headscope.figures = (() => {
   /* Plotly's own set has a button that sends the figure to a server; the list leaves it out. */
   const CONFIG = {
@@ -136,7 +136,7 @@ headscope.figures = (() => {
     window.scrollTo({ top: top + down - window.innerHeight / 2 });
   }
 
-  function setUp(block, watcher) {
+  function setUp(block) {
     const figure = read(block);
     figures.set(block.id, figure);
     block.querySelectorAll("select").forEach((select, menu) => {
@@ -145,7 +145,13 @@ headscope.figures = (() => {
     });
     const box = block.querySelector("input.stretch");
     if (box) box.addEventListener("change", () => stretch(figure, box.checked));
-    watcher.observe(block);
+  }
+
+  /* One figure after the other, each when the page has nothing better to do. */
+  function drawAll(waiting) {
+    if (!waiting.length) return;
+    const idle = window.requestIdleCallback || ((work) => setTimeout(work, 1));
+    idle(() => draw(waiting[0]).then(() => drawAll(waiting.slice(1))));
   }
 
   function resize(size) {
@@ -155,13 +161,8 @@ headscope.figures = (() => {
   }
 
   function start() {
-    const watcher = new IntersectionObserver((entries) => {
-      for (const entry of entries.filter((one) => one.isIntersecting)) {
-        draw(figures.get(entry.target.id));
-        watcher.unobserve(entry.target);
-      }
-    }, { rootMargin: "600px" });
-    document.querySelectorAll("figure.plot").forEach((block) => setUp(block, watcher));
+    document.querySelectorAll("figure.plot").forEach(setUp);
+    drawAll([...figures.values()]);
     headscope.dark.addEventListener("change", () => {
       for (const figure of figures.values()) {
         if (figure.drawn) paint(figure);
