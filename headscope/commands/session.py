@@ -75,7 +75,7 @@ def deliver(result: Result, outputs: Sequence[Path] | None, options: Options) ->
     if not outputs:
         console = Console()
         # A pipe has no width of its own; columns must not be cut there.
-        Console(width=None if console.is_terminal else 120).print(table_of(result), "")
+        Console(width=None if console.is_terminal else 160).print(table_of(result), "")
     tell_warnings(result, options)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -12,7 +13,8 @@ from rich.table import Table
 
 from headscope.results import DependencyResult, HeadMap, RelationScore, Result, SurfaceResult
 
-ARROWS = {"dependent_to_head": "dep>head", "head_to_dependent": "head>dep"}
+LEADING_ZERO = r"(?<!\d)0\."
+ARROWS = {"dependent_to_head": "d>h", "head_to_dependent": "h>d"}
 
 
 def table_of(result: Result) -> RenderableType:
@@ -39,7 +41,10 @@ def _heading(result: Result) -> list[str]:
 
 def _table(caption: str, columns: str) -> Table:
     """A table whose columns are named in one string; `>` before a name aligns to the right."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=caption, caption_justify="left")
+    # Padding 0 leaves the one space of the box between columns: 80 characters must do.
+    table = Table(
+        box=SIMPLE_HEAD, pad_edge=False, padding=0, caption=caption, caption_justify="left"
+    )
     for name in columns.split("|"):
         table.add_column(
             name.removeprefix(">"), justify="right" if name[0] == ">" else "left", no_wrap=True
@@ -50,7 +55,7 @@ def _table(caption: str, columns: str) -> Table:
 def _surface(result: SurfaceResult) -> Table:
     table = _table(
         "Heads are layer.head, counted from 0. uniform: the same for attention spread evenly.",
-        "measure|unit|>mean|>uniform|>highest|head|95 %|>lowest|head",
+        "measure|unit|>mean|>uniform|>highest|head|  95 %|>lowest|head",
     )
     control = result.control if isinstance(result.control, SurfaceResult) else None
     if control:
@@ -86,15 +91,16 @@ def _surface_row(item: HeadMap) -> list[str]:
 def _dependency(result: DependencyResult) -> Table:
     table = _table(
         "Quote held out, not in sample. Attention heads are layer.head, counted from 0; (+n): n "
-        "more reach it.\ndep>head: the dependent attends to its syntactic head. offset: the best "
-        "fixed one and its held-out accuracy.\ngain: held-out head minus held-out offset.",
-        "relation|>count|head|direction|>held out|95 %|>in sample|>offset|>gain|95 %",
+        "more reach it.\nd>h: the dependent attends to its syntactic head; h>d: the other way. offset: "
+        "the best fixed one,\nand its held-out accuracy. gain: held-out head minus held-out offset.",
+        "relation|>count| head|dir|>held out|  95 %|>in sample|> offset|>gain|  95 %",
     )
     control = result.control if isinstance(result.control, DependencyResult) else None
     others: dict[str, RelationScore] = {}
     if control:
         others = {**control.relations, **control.overall}
-        table.add_column(f"{result.provenance.settings['control']}", justify="right", no_wrap=True)
+        name = str(result.provenance.settings["control"]).partition("-")[0]
+        table.add_column(name, justify="right", no_wrap=True)
     for scores in (result.relations, result.overall):
         for score in scores.values():
             table.add_row(*_relation_row(score), *_control(score, others))
@@ -114,12 +120,12 @@ def _relation_row(score: RelationScore) -> list[str]:
     return [
         escape(score.label),
         f"{score.count:,}",
-        f"{best.layer}.{best.head}" + (f" (+{best.n_tied - 1})" if best.n_tied > 1 else ""),
+        f" {best.layer}.{best.head}" + (f" (+{best.n_tied - 1})" if best.n_tied > 1 else ""),
         ARROWS[best.direction],
         _number(best.held_out_accuracy),
         _span(*best.held_out_ci95) if best.held_out_ci95 else "",
         _number(best.accuracy),
-        f"{offset.offset:+d} {_number(offset.held_out_accuracy)}",
+        f" {offset.offset:+d} {_number(offset.held_out_accuracy)}",
         "–" if score.gain is None else f"{score.gain:+.3f}",
         _span(*score.gain_ci95, sign="+") if score.gain_ci95 else "",
     ]
@@ -130,4 +136,5 @@ def _number(value: float | None) -> str:
 
 
 def _span(low: float, high: float, sign: str = "") -> str:
-    return f"{low:{sign}.2f}..{high:{sign}.2f}"
+    bounds = (f"{bound:{sign}.2f}" for bound in (low, high))
+    return f"[dim]{' '.join(re.sub(LEADING_ZERO, '.', bound) for bound in bounds)}[/dim]"

@@ -22,7 +22,7 @@ def test_prints_a_table_with_held_out_before_in_sample(headscope, ewt):
     assert "100 sentences, 2,319 words, gold annotation" in ran.out
     amod = next(line for line in ran.out.splitlines() if " amod " in line)
     assert "2.8" in amod
-    assert "dep>head" in amod
+    assert " d>h " in amod
     assert "note: the demo model" in ran.err
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from headscope.commands import tables
 from headscope.commands.tables import table_of
 from tests import synthetic
 
@@ -35,6 +36,14 @@ def test_an_undefined_measure_is_a_dash():
     gone = replace(item, values=item.values * float("nan"), why_null="the tokenizer has none")
     text = printed(replace(result, measures={item.name: gone}))
     assert "–" in text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [(0.5, 0.76, ".50 .76"), (10.0, 20.5, "10.00 20.50"), (-0.25, 1.0, "-.25 1.00")],
+)
+def test_intervals_lose_leading_zeros_only(low, high, text):
+    assert tables._span(low, high) == f"[dim]{text}[/dim]"
 
 
 def test_other_results_are_refused():
