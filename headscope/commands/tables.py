@@ -54,7 +54,7 @@ def _table(caption: str, columns: str) -> Table:
 
 def _surface(result: SurfaceResult) -> Table:
     table = _table(
-        "Heads are layer.head, counted from 0. uniform: the same for attention spread evenly.",
+        "Heads are layer.head, from 0. uniform: the same if attention were spread evenly.",
         "measure|unit|>mean|>uniform|>highest|head|  95 %|>lowest|head",
     )
     control = result.control if isinstance(result.control, SurfaceResult) else None
@@ -90,9 +90,10 @@ def _surface_row(item: HeadMap) -> list[str]:
 
 def _dependency(result: DependencyResult) -> Table:
     table = _table(
-        "Quote held out, not in sample. Attention heads are layer.head, counted from 0; (+n): n "
-        "more reach it.\nd>h: the dependent attends to its syntactic head; h>d: the other way. offset: "
-        "the best fixed one,\nand its held-out accuracy. gain: held-out head minus held-out offset.",
+        "Quote held out, not in sample. Attention heads: layer.head, from 0; (+n): n tie\n"
+        "d>h: the dependent attends to its syntactic head; h>d: the other way\n"
+        "offset: the best fixed one, and its held-out accuracy\n"
+        "gain: held-out accuracy of the head minus that of the offset",
         "relation|>count| head|dir|>held out|  95 %|>in sample|> offset|>gain|  95 %",
     )
     control = result.control if isinstance(result.control, DependencyResult) else None
