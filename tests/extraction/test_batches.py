@@ -202,6 +202,18 @@ def test_c030_unknown_pieces_are_counted_over_text_alone():
     assert tally.n_tokens == 12
 
 
+def test_c030_a_word_with_several_unknown_pieces_is_one_unknown_word():
+    tally = Tally()
+    run([sentence(["the", "\U0001f600.\U0001f600", "cat", "한국어"])], tally=tally)
+    assert (tally.n_unknown, tally.n_unknown_words, tally.n_words) == (3, 2, 4)
+
+
+def test_c030_special_tokens_are_never_unknown():
+    tally = Tally()
+    run([sentence("the cat")], tally=tally, unk_id=2)
+    assert (tally.n_unknown, tally.n_unknown_words) == (0, 0)
+
+
 def test_c030_a_tokenizer_without_unknown_token_knows_everything():
     tally = Tally()
     run([sentence("한국어")], tally=tally, unk_id=None)

@@ -168,6 +168,18 @@ def test_a_piece_across_two_words_is_given_up():
     assert align(tokenizer, "the dog").word_of.tolist()[0] == NO_WORD
 
 
+def test_a_piece_across_two_words_that_have_others_is_given_up():
+    tokenizer = boundaries_from_text("e▁c")
+    assert "e▁c" in tokenizer.encode("the cat").tokens
+    assert align(tokenizer, "the cat") is None
+
+
+def test_special_tokens_belong_to_no_word_whatever_their_word_ids():
+    tokenizer = wordpiece(["i", "love", "my", "cat"])
+    (pieces,) = Aligner(Lying(tokenizer, [0, 0, 1, 2, 3, 3])).align([["i", "love", "my", "cat"]])
+    assert pieces.word_of.tolist() == [-1, 0, 1, 2, 3, -1]
+
+
 def test_pieces_that_do_not_cover_their_words_are_given_up():
     """A tokenizer that cuts at a number of pieces: the lost end of the sentence is noticed."""
     tokenizer = boundaries_from_text()
