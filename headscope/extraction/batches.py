@@ -134,6 +134,9 @@ def batches(
                 tally.leave_out("misaligned", sentence, "its pieces do not fit its words")
             elif not len(pieces.ids):
                 tally.leave_out("misaligned", sentence, "its words have no piece at all")
+            elif pieces.ids.max() >= encoder.n_ids:
+                # The text of a pad token that was added without a row of its own.
+                tally.leave_out("misaligned", sentence, "it holds a token without a vector")
             elif len(pieces.ids) > encoder.max_length:
                 limit = f"{len(pieces.ids)} tokens, and the model takes {encoder.max_length}"
                 tally.leave_out("too_long", sentence, limit)

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from tokenizers import Tokenizer
@@ -89,6 +89,12 @@ class Encoder:
             for piece, token_id in self.tokenizer.get_vocab().items()
             if piece.removeprefix(inside).lstrip(before) in (".", ",")
         )
+
+    @cached_property
+    def n_ids(self) -> int:
+        """Number of rows of the embedding table."""
+        table = cast(nn.Embedding, self.model.get_input_embeddings())  # type: ignore[operator]
+        return table.num_embeddings
 
     @property
     def n_layers(self) -> int:

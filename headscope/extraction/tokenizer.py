@@ -66,8 +66,11 @@ class Vocabulary:
 
     @property
     def last(self) -> tuple[str, int]:
-        """The piece with the highest id, and this id."""
-        return max(self.tokenizer.get_vocab().items(), key=lambda item: item[1])
+        """The piece with the highest id, and this id; the pad token, which is masked, left out."""
+        ids = self.tokenizer.get_vocab()
+        return max(
+            ((piece, i) for piece, i in ids.items() if i != self.pad_id), key=lambda item: item[1]
+        )
 
 
 def read_tokenizer(checkpoint: Checkpoint) -> Vocabulary:

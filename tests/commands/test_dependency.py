@@ -43,7 +43,8 @@ def test_writes_every_ending_from_one_run(headscope, ewt, tmp_path):
 
 def test_control_is_a_column(headscope, ewt):
     ran = headscope("dependency", "demo", ewt, "--limit", 20, "--control", "shuffled-words")
-    assert next(line for line in ran.out.splitlines() if "relation" in line).split()[-1] == "shuffled"
+    heading = next(line for line in ran.out.splitlines() if "relation" in line)
+    assert heading.split()[-1] == "shuffled"
 
 
 def test_coarse_and_first_rows(headscope, ewt, tmp_path):

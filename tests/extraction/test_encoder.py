@@ -12,7 +12,7 @@ from transformers import (
 
 from headscope.errors import HeadscopeError, ModelError
 from headscope.extraction import encoder as module
-from headscope.extraction.batches import batches
+from headscope.extraction.batches import Tally, batches
 from headscope.extraction.encoder import load_encoder
 from headscope.extraction.hook import inputs
 from tests.extraction.families import family_config, family_tokenizer
@@ -213,6 +213,19 @@ class TestTokenIds:
         exact.add_tokens(["[NEW]"])
         save(tmp_path / "more", random_model(bert_config(vocab_size=6)), exact, **NAMES)
         refused(tmp_path / "more", r"has id 6 \('\[NEW\]'\), its embedding table 6 rows")
+
+    def test_a_pad_token_without_a_row_is_masked_anyway(self, tmp_path):
+        own = wordpiece(["the"])
+        own.add_special_tokens(["[NOTHING]"])
+        names = NAMES | {"pad_token": "[NOTHING]"}
+        save(tmp_path, random_model(bert_config(vocab_size=6)), own, **names)
+        encoder = load_encoder(tmp_path, device="cpu")
+        assert encoder.pad_id < encoder.n_ids == 6
+        tally = Tally()
+        sentences = [sentence(["the", "[NOTHING]"]), sentence(["the", "the"])]
+        (batch,) = batches(encoder, sentences, tally=tally)
+        assert len(batch) == tally.skipped["misaligned"] == 1
+        assert "it holds a token without a vector" in tally.left_out[0]
 
     def test_a_vocabulary_that_lacks_special_tokens(self, tmp_path):
         """The library numbers them behind the last row of the table."""
