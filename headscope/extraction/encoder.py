@@ -155,7 +155,8 @@ def load_encoder(
         name=checkpoint.name,
         revision=checkpoint.commit,
         weights_sha256=sha256,
-        n_layers=config.num_hidden_layers,
+        # ALBERT may hold several attention layers in what its config calls one.
+        n_layers=config.num_hidden_layers * getattr(config, "inner_group_num", 1),
         n_heads=config.num_attention_heads,
         family=config.model_type,
         attention="encoder",
