@@ -16,6 +16,7 @@ from headscope.extraction.batches import Batch, collate
 from headscope.extraction.encoder import Encoder
 from headscope.extraction.hook import (
     MAX_MAP_TOKENS,
+    NAME,
     Observation,
     Site,
     attention_set_to,
@@ -30,21 +31,30 @@ TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-4, torch.float16: 1e-2, torc
 
 @dataclass
 class KeepMaps:
-    """Keeps every map; for calibration and for tests, never for a corpus."""
+    """Keeps every map; for calibration and for tests, never for a corpus.
+
+    Attributes:
+        maps: [B, H, T, T] of every layer of one batch, then of the next.
+    """
 
     needs: Literal["maps"] = "maps"
     maps: list[Tensor] = field(default_factory=list)
+    _open: list[Tensor] = field(default_factory=list, repr=False)
 
     def update(self, layer: int, start: int, probs: Tensor, batch: Batch) -> None:
-        """Appends one layer's map [B, H, T, T]."""
-        self.maps.append(probs.detach().clone())
+        """Takes in one layer's whole map [B, H, T, T]."""
+        if layer == 0:
+            self._open = []
+        self._open.append(probs.detach().clone())
 
     def close(self, batch: Batch) -> None:
-        """Does nothing."""
+        """Keeps the maps of the batch."""
+        self.maps.extend(self._open)
+        self._open = []
 
     def __add__(self, other: Self) -> Self:
         """Maps of both, one after the other."""
-        return replace(self, maps=[*self.maps, *other.maps])
+        return replace(self, maps=[*self.maps, *other.maps], _open=[])
 
 
 @contextlib.contextmanager
@@ -62,7 +72,7 @@ def observe(
     if not encoder.sites:
         calibrate(encoder)
     observation = Observation(encoder, observers, max_map_tokens)
-    with watched_by(observation, encoder.model):
+    with attention_set_to(encoder.model, NAME):
         yield observation
 
 
@@ -87,21 +97,23 @@ def calibrate(encoder: Encoder) -> None:
             f"{name}: {len(sites)} calls of the attention function, {len(maps)} maps of its own "
             f"and {encoder.n_layers} layers in its config; expected the same number of each"
         )
-    if maps[0].shape[1] != encoder.n_heads:
+    n_heads = {m.shape[1] for m in maps}
+    if n_heads != {encoder.n_heads}:
         raise ModelError(
-            f"{name}: {maps[0].shape[1]} heads in its maps, {encoder.n_heads} in its config"
+            f"{name}: {' or '.join(map(str, sorted(n_heads)))} heads in its maps, "
+            f"{encoder.n_heads} in its config; expected the same number in every layer"
         )
     keep = KeepMaps()
     encoder.sites = sites
     try:
-        observation = Observation(encoder, [keep])
-        with watched_by(observation, encoder.model):
-            observation.forward(batch)
-        _compare(encoder, batch, list(maps), keep.maps, own.last_hidden_state, output)
-    except ModelError:
+        with attention_set_to(encoder.model, NAME):
+            Observation(encoder, [keep]).forward(batch)
+        _compare(encoder, batch, maps, keep.maps, own.last_hidden_state, output)
+        _note_what_was_seen(encoder, batch, keep.maps)
+    except BaseException:
+        # Also after Ctrl-C: a model that was not compared to the end is compared on its next use.
         encoder.sites = ()
         raise
-    _note_what_was_seen(encoder, batch, keep.maps)
 
 
 def _probe(encoder: Encoder) -> Batch:
@@ -150,13 +162,13 @@ def _compare(
     own_output: Tensor,
     output: Tensor,
 ) -> None:
+    """Rows of padding do not count; NaN is a difference, for it compares as False."""
     limit = TOLERANCE[own_output.dtype]
-    rows = batch.valid[:, None, :, None]
-    apart = max(
-        float(((a.to(b.dtype) - b) * rows).abs().max()) for a, b in zip(own_maps, maps, strict=True)
-    )
-    scale = max(1.0, float(own_output.abs().max()))
-    drift = float(((own_output - output) * batch.valid[..., None]).abs().max()) / scale
+    rows = batch.valid.unsqueeze(1).expand(-1, encoder.n_heads, -1)
+    pairs = zip(own_maps, maps, strict=True)
+    apart = float(torch.stack([(a.to(b.dtype) - b)[rows].abs().max() for a, b in pairs]).max())
+    expected, found = own_output[batch.valid], output[batch.valid]
+    drift = float((expected - found).abs().max()) / max(1.0, float(expected.abs().max()))
     if not (apart <= limit and drift <= limit):
         raise ModelError(
             f"{encoder.info.name}: observed attention differs from the model's own by {apart:.1e} "
@@ -167,8 +179,10 @@ def _compare(
 
 def _note_what_was_seen(encoder: Encoder, batch: Batch, maps: list[Tensor]) -> None:
     longest = int(batch.n_tokens[0])
+    if longest < 2:
+        return
     whole = torch.stack([m[0, :, :longest, :longest] for m in maps])
-    encoder.causal = longest > 1 and not bool(whole.triu(1).any())
+    encoder.causal = not bool(whole.triu(1).any())
     if encoder.causal:
         encoder.info = replace(encoder.info, attention="decoder")
     visible = torch.ones(longest, longest, device=whole.device)

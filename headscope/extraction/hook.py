@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import eager_mask
 
-from headscope.errors import HeadscopeError, ModelError
+from headscope.errors import HeadscopeError, ModelError, unknown
 from headscope.extraction.batches import Batch
 from headscope.extraction.encoder import Encoder
 from headscope.extraction.observers import Observer
@@ -24,6 +24,8 @@ BLOCK_BYTES = 64 * 2**20
 
 MAX_MAP_TOKENS = 1024
 """Longest sequence for which whole maps are given to observers."""
+
+_NEEDS = ("rows", "maps")
 
 
 class PassDone(BaseException):
@@ -46,6 +48,12 @@ class Observation:
     _batch: Batch | None = field(default=None, repr=False)
     _calls: int = field(default=0, repr=False)
 
+    def __post_init__(self) -> None:
+        """Refuses observers that would be handed nothing."""
+        for observer in self.observers:
+            if observer.needs not in _NEEDS:
+                raise unknown(f"need of {type(observer).__name__}", observer.needs, _NEEDS)
+
     def forward(self, batch: Batch) -> None:
         """One pass over a batch; observers have added it up when this returns.
 
@@ -58,9 +66,12 @@ class Observation:
             HeadscopeError: an observer wants whole maps of a sequence that is too long.
         """
         self._refuse_long(batch)
+        # A batch object for every pass, so that no observer goes on with what it kept of a pass
+        # that failed when the same batch is tried again.
+        batch = replace(batch)
         self._batch, self._calls = batch, 0
         try:
-            with torch.no_grad(), contextlib.suppress(PassDone):
+            with torch.no_grad(), _heard_by(self), contextlib.suppress(PassDone):
                 self.encoder.model(**inputs(self.encoder, batch))
             if self._calls != len(self.encoder.sites):
                 raise ModelError(
@@ -115,41 +126,51 @@ class Site:
 
     def see(self, start: int, probs: Tensor, n_rows: int) -> None:
         """Hands rows start, start + 1, ... to the observers; whole maps when the last row is in."""
-        self._check(start, probs)
+        probs = self._checked(start, probs)
         observers = self.observation.observers
-        for observer in observers:
-            if observer.needs == "rows":
-                observer.update(self.layer, start, probs, self.batch)
-        wants_maps = [observer for observer in observers if observer.needs == "maps"]
-        if not wants_maps:
-            return
+        # What an observer runs itself, the same model even, is plain attention.
+        with _heard_by(None):
+            for observer in observers:
+                if observer.needs == "rows":
+                    observer.update(self.layer, start, probs, self.batch)
+            wants_maps = [observer for observer in observers if observer.needs == "maps"]
+            if wants_maps and (whole := self._whole_map(start, probs, n_rows)) is not None:
+                for observer in wants_maps:
+                    observer.update(self.layer, 0, whole, self.batch)
+
+    def _whole_map(self, start: int, probs: Tensor, n_rows: int) -> Tensor | None:
+        """[B, H, T, T] when the last row is in."""
         stop = start + probs.shape[2]
         if start == 0 and stop == n_rows:
-            self._whole = probs
-        else:
-            if self._whole is None:
-                self._whole = probs.new_empty((*probs.shape[:2], n_rows, probs.shape[3]))
-            self._whole[:, :, start:stop] = probs
-        if stop == n_rows:
-            for observer in wants_maps:
-                observer.update(self.layer, 0, self._whole, self.batch)
-            self._whole = None
+            return probs
+        if self._whole is None:
+            self._whole = probs.new_empty((*probs.shape[:2], n_rows, probs.shape[3]))
+        self._whole[:, :, start:stop] = probs
+        return self._whole if stop == n_rows else None
 
-    def _check(self, start: int, probs: Tensor) -> None:
+    def _checked(self, start: int, probs: Tensor) -> Tensor:
+        """The rows, each of them a distribution; where padding has none, its row is emptied."""
         off = (probs.sum(3) - 1).abs()
         if bool(off.max() <= 1e-3):
-            return
-        # NaN compares as False, so that it is found here as well; rows of padding do not count.
-        rows = self.batch.valid[:, start : start + probs.shape[2]].unsqueeze(1)
-        wrong = ~(off <= 1e-3) & rows
-        if wrong.any():
-            sentence, head, row = (int(i) for i in wrong.nonzero()[0])
+            return probs
+        # NaN compares as False, so that it is found here as well.
+        wrong = ~(off <= 1e-3)
+        real = wrong & self.batch.valid[:, start : start + probs.shape[2]].unsqueeze(1)
+        if real.any():
+            sentence, head, row = (int(i) for i in real.nonzero()[0])
             raise ModelError(
                 f"{self.observation.encoder.info.name}: sentence "
                 f"{self.batch.sentences[sentence].sent_id}, layer {self.layer}, head {head}, row "
                 f"{start + row}: attention sums to {float(probs[sentence, head, row].sum())}, "
-                "expected 1; try --dtype float32"
+                f"expected 1; {self._what_to_do()}"
             )
+        # Left as it is, NaN times a weight of 0 would be NaN in the sums of real rows.
+        return probs.masked_fill(wrong.unsqueeze(3), 0.0)
+
+    def _what_to_do(self) -> str:
+        if self.observation.encoder.info.dtype in ("float16", "bfloat16"):
+            return "try --dtype float32"
+        return "are all weights of this checkpoint finite?"
 
 
 class Watcher(Protocol):
@@ -160,6 +181,15 @@ class Watcher(Protocol):
 
 
 _running: ContextVar[Watcher | None] = ContextVar("headscope_watcher", default=None)
+
+
+@contextlib.contextmanager
+def _heard_by(watcher: Watcher | None) -> Iterator[None]:
+    token = _running.set(watcher)
+    try:
+        yield
+    finally:
+        _running.reset(token)
 
 
 def observed_attention(
@@ -214,7 +244,7 @@ def _scores(
     terms: dict[str, Any],
 ) -> Tensor:
     """[B, H, rows, K]: q k^T x scale, soft cap, position bias, mask, in this order."""
-    scores = (rows @ key.transpose(2, 3)) * scale
+    scores = (rows @ key.transpose(2, 3)).mul_(scale)
     stop = start + rows.shape[2]
     softcap, bias = terms.get("softcap"), terms.get("position_bias")
     if softcap is not None:
@@ -236,10 +266,14 @@ AttentionMaskInterface.register(NAME, eager_mask)
 
 def inputs(encoder: Encoder, batch: Batch) -> dict[str, Any]:
     """Keyword arguments of the model for one batch."""
-    given: dict[str, Any] = {"input_ids": batch.input_ids, "attention_mask": batch.valid.long()}
+    given: dict[str, Any] = {
+        "input_ids": batch.input_ids,
+        "attention_mask": batch.valid.long(),
+        "return_dict": True,
+    }
     if encoder.uses_type_ids:
         given["token_type_ids"] = batch.type_ids
-    if encoder.info.family == "gpt2":
+    if encoder.info.family == "gpt2" or getattr(encoder.model.config, "is_decoder", False):
         given["use_cache"] = False
     return given
 
@@ -255,7 +289,7 @@ def attention_set_to(model: nn.Module, name: str) -> Iterator[None]:
     """
     parts = [part for part in model.modules() if isinstance(part, PreTrainedModel)]
     configs = {id(part.config): part.config for part in parts}
-    before = {key: config._attn_implementation for key, config in configs.items()}
+    before = {key: config._attn_implementation_internal for key, config in configs.items()}
     training = {part: part.training for part in model.modules()}
     if not parts or not all(part._can_set_attn_implementation() for part in parts):
         raise ModelError(
@@ -263,22 +297,19 @@ def attention_set_to(model: nn.Module, name: str) -> Iterator[None]:
             "its attention cannot be observed yet"
         )
     try:
-        parts[0].set_attn_implementation(name)
+        for part in parts:
+            part.set_attn_implementation(name)
         model.eval()
         yield
     finally:
         for key, config in configs.items():
             config._attn_implementation_internal = before[key]
-        for part, mode in training.items():
-            part.training = mode
+        for module, mode in training.items():
+            module.training = mode
 
 
 @contextlib.contextmanager
 def watched_by(watcher: Watcher, model: nn.Module) -> Iterator[None]:
     """The model calls the observed function inside the block; the watcher hears of every call."""
-    with attention_set_to(model, NAME):
-        token = _running.set(watcher)
-        try:
-            yield
-        finally:
-            _running.reset(token)
+    with attention_set_to(model, NAME), _heard_by(watcher):
+        yield
