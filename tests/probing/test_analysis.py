@@ -185,3 +185,36 @@ def test_unknown_pieces_are_told(encoder, hostile):
 def test_analysis_module_and_package_offer_the_same_entry():
     assert headscope.analyse is analysis.analyse
     assert replace(Settings(), seed=3) == headscope.Settings(seed=3)
+
+
+TREEBANKS = (
+    "arabic-pud", "chinese-gsdsimp", "czech-pud", "english-ewt", "english-gum-open", "english-pud",
+    "finnish-tdt", "german-gsd", "hebrew-iahltwiki", "japanese-gsd", "korean-gsd", "korean-kaist",
+    "turkish-boun",
+)  # fmt: skip
+
+
+def check_treebank(encoder, path, limit=None):
+    """The analysis runs; what it scores and leaves out adds up to what the file holds."""
+    corpus = open_corpus(path, limit=limit)
+    sentences = list(corpus.read())
+    result = analyse(encoder, corpus).dependency
+    jsonschema.validate(json.loads(result.to_json()), schema("dependency"))
+    skipped = result.provenance.data.skipped
+    assert skipped["too_long"] == skipped["misaligned"] == skipped["broken"] == 0
+    assert result.provenance.data.n_words == sum(len(s.words) for s in sentences)
+    arcs = sum(head > 0 for s in sentences for head in s.heads)
+    assert result.overall["all_arcs"].count + skipped["arcs_on_missing_words"] == arcs
+
+
+@pytest.mark.parametrize("name", TREEBANKS)
+def test_real_treebanks_run(encoder, shared, name):
+    path = sorted((shared / "data" / f"ud-{name}").glob("*.conllu"))[0]
+    check_treebank(encoder, path, limit=20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TREEBANKS)
+def test_whole_treebanks_run(encoder, shared, name):
+    for path in sorted((shared / "data" / f"ud-{name}").glob("*.conllu")):
+        check_treebank(encoder, path)
