@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub.utils import logging as hub_logging
 from torch import nn
 from transformers import AutoConfig, AutoModel, PreTrainedConfig
 from transformers.utils import cached_file
@@ -323,11 +324,15 @@ def quiet() -> Iterator[None]:
         transformers_logging.get_verbosity(),
         transformers_logging.is_progress_bar_enabled(),
     )
+    of_hub = hub_logging.get_verbosity()
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
+    # The hub's client tells of every try; that none succeeded is told once, by us.
+    hub_logging.set_verbosity(hub_logging.ERROR)
     try:
         yield
     finally:
+        hub_logging.set_verbosity(of_hub)
         transformers_logging.set_verbosity(level)
         if bars:
             transformers_logging.enable_progress_bar()

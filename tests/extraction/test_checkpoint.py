@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from huggingface_hub.utils import logging as hub_logging
 from transformers.utils import logging as transformers_logging
 
 from headscope.errors import ModelError
@@ -221,6 +222,10 @@ def test_files_of_a_hub_id_come_from_its_revision(folder, tmp_path, monkeypatch)
 
 def test_the_library_is_as_loud_as_before():
     before = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    hub_before = hub_logging.get_verbosity()
+    with quiet():
+        assert hub_logging.get_verbosity() == hub_logging.ERROR
+    assert hub_logging.get_verbosity() == hub_before
     with pytest.raises(RuntimeError, match="False"), quiet():
         raise RuntimeError(transformers_logging.is_progress_bar_enabled())
     after = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
