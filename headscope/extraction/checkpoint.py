@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import importlib.util
 import json
+import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -328,7 +329,7 @@ def quiet() -> Iterator[None]:
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     # The hub's client tells of every try; that none succeeded is told once, by us.
-    hub_logging.set_verbosity(hub_logging.ERROR)
+    hub_logging.set_verbosity(logging.ERROR)
     try:
         yield
     finally:
