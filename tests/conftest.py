@@ -4,9 +4,13 @@ import os
 from pathlib import Path
 
 import pytest
+from jaxtyping import install_import_hook
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+# Shapes in signatures are checked in every call, for as long as the tests run.
+install_import_hook("headscope.extraction.measures", "beartype.beartype")
 
 TESTS = Path(__file__).resolve().parent
 
