@@ -89,8 +89,14 @@ SPLITS = slice(1 + N_BOOTSTRAP, 1 + N_BOOTSTRAP + N_SPLITS)
 
 
 def percentile_interval(replicates: Floats) -> tuple[Floats, Floats]:
-    """2.5 and 97.5 % points over the first axis; replicates without a case (NaN) do not count."""
+    """2.5 and 97.5 % points over the first axis; replicates without a case (NaN) do not count.
+
+    NaN where no replicate has a case.
+    """
     drawn = np.isfinite(replicates.reshape(len(replicates), -1)).all(1)
+    if not drawn.any():
+        nothing = np.full(replicates.shape[1:], np.nan)
+        return nothing, nothing.copy()
     low, high = np.percentile(replicates[drawn], [2.5, 97.5], axis=0)
     return low, high
 
