@@ -51,7 +51,11 @@ def test_shown_escapes_and_cuts():
         (b"", "x.txt", "x.txt: found an empty file; expected sentences"),
         (b"", "x.txt.gz", "an empty file"),
         (gzip.compress(b"", mtime=0), "x.txt.gz", "an empty file"),
-        (gzip.compress(b"a", mtime=0), "x.txt", r"x.txt:1: found gzip data; .* rename it to 'x.txt.gz'"),
+        (
+            gzip.compress(b"a", mtime=0),
+            "x.txt",
+            r"x.txt:1: found gzip data; .* rename it to 'x.txt.gz'",
+        ),
         (b"plain", "x.txt.gz", "no gzip data"),
         (gzip.compress(b"a" * 99, mtime=0)[:-5], "x.gz", "broken gzip data"),
         (gzip.compress(b"a" * 99, mtime=0)[:12] + b"\xff" * 30, "x.gz", "broken gzip data"),
