@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
+from headscope import __version__
 from headscope.datasets import Corpus
 from headscope.extraction.batches import BATCH_TOKENS, Tally, batches
 from headscope.extraction.calibration import observe
 from headscope.extraction.encoder import Encoder
+from headscope.extraction.hook import MAX_MAP_TOKENS
 from headscope.extraction.observers import Observer
 from headscope.results import DataInfo
 
@@ -22,6 +24,9 @@ UNKNOWN_WARNING = 0.05
 
 SPELLED_OUT_WARNING = 3.0
 """Pieces a word above which results carry a warning: the vocabulary hardly holds the language."""
+
+SHOWN = 20
+"""Broken sentences that are named one by one; the rest are only counted."""
 
 
 @dataclass(frozen=True)
@@ -43,16 +48,26 @@ def run(
     observers: Sequence[Observer],
     *,
     batch_tokens: int = BATCH_TOKENS,
+    max_map_tokens: int = MAX_MAP_TOKENS,
     progress: Progress | None = None,
 ) -> Pass:
     """One pass over the corpus; the observers have seen all of it when this returns.
 
+    Args:
+        encoder: whose attention is observed.
+        corpus: is read once.
+        observers: are handed the attention of every batch.
+        batch_tokens: tokens in a batch, padding included.
+        max_map_tokens: longest sequence whose whole maps are handed out.
+        progress: is told of every batch.
+
     Raises:
         InputError, ParseError: from reading the corpus.
         ModelError: the model cannot be observed.
+        HeadscopeError: an observer wants whole maps of a sequence that is too long.
     """
     tally = Tally()
-    with observe(encoder, observers) as observation:
+    with observe(encoder, observers, max_map_tokens=max_map_tokens) as observation:
         for batch in batches(encoder, corpus.read(), tally=tally, batch_tokens=batch_tokens):
             observation.forward(batch)
             if progress is not None:
@@ -90,11 +105,21 @@ def _warnings(encoder: Encoder, corpus: Corpus, tally: Tally) -> Iterator[str]:
             "spells the language of the data out, and these numbers say little about it"
         )
     yield from corpus.warnings
-    yield from (f"broken sentence left out: {message}" for message in corpus.skipped[:20])
+    yield from (f"broken sentence left out: {message}" for message in corpus.skipped[:SHOWN])
+    yield from _more(len(corpus.skipped) - SHOWN, "broken sentences were left out")
     yield from tally.left_out
+    n_left_out = tally.skipped["too_long"] + tally.skipped["misaligned"]
+    yield from _more(n_left_out - len(tally.left_out), "sentences were left out")
+
+
+def _more(count: int, what: str) -> Iterator[str]:
+    if count > 0:
+        yield f"{count:,} more {what}"
 
 
 def versions() -> dict[str, str]:
     """Versions that can change a number."""
-    names = ("headscope", "torch", "transformers", "tokenizers", "numpy")
-    return {"python": platform.python_version(), **{name: version(name) for name in names}}
+    # Not of the installed package's metadata, which an editable install does not renew.
+    own = {"headscope": __version__, "python": platform.python_version()}
+    names = ("torch", "transformers", "tokenizers", "numpy")
+    return own | {name: version(name) for name in names}
