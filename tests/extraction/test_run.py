@@ -11,6 +11,7 @@ import headscope
 from headscope.datasets import open_corpus
 from headscope.errors import HeadscopeError, ParseError
 from headscope.extraction.calibration import KeepMaps
+from headscope.extraction.encoder import load_encoder
 from headscope.extraction.observers import Resampling
 from headscope.extraction.run import SHOWN, run, versions
 from headscope.extraction.words import Aligner
@@ -52,6 +53,11 @@ class Counting:
 def model():
     """BERT with the words the, cat, full stop, comma, single letters, and 20 positions."""
     return encoder("bert")
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return load_encoder("demo")
 
 
 # Pieces: [CLS] the cat . [SEP]; [CLS] the 9=[UNK] d ##o ##g [SEP]; 19 pieces and 2; one letter.
@@ -101,6 +107,27 @@ def test_counts_on_real_text_equal_those_of_each_sentence_alone(model, ewt):
     assert data.n_tokens == sum(len(p.ids) for p in kept)
     assert data.skipped["too_long"] == sum(p is not None for p in pieces) - len(kept)
     assert data.skipped["misaligned"] == sum(p is None for p in pieces)
+
+
+def test_counts_of_a_treebank_with_the_packaged_model(demo, ewt):
+    found = run(demo, open_corpus(ewt), [])
+    data = found.data
+    assert (data.n_sentences, data.n_words, data.n_tokens, data.n_units) == (100, 2319, 2747, 10)
+    assert set(data.skipped.values()) == {0}
+    assert data.unk_rate == 0.0
+    assert "contrastively tuned" in found.warnings[0]
+
+
+def test_hostile_texts_are_counted_and_told(demo, hostile):
+    long = run(demo, open_corpus(hostile / "long-1000.conllu"), [])
+    assert long.data.skipped["too_long"] == 1
+    assert any("1000 words) was left out: 3983 tokens" in text for text in long.warnings)
+    invisible = run(demo, open_corpus(hostile / "zero-width.conllu"), []).data
+    assert (invisible.skipped["words_without_pieces"], invisible.n_words) == (2, 5)
+    unknown = " ".join(run(demo, open_corpus(hostile / "unk-words.conllu"), []).warnings)
+    assert "are unknown to this tokenizer" in unknown
+    spelled = " ".join(run(demo, open_corpus(hostile / "hangul-nfc.conllu"), []).warnings)
+    assert "pieces on average" in spelled
 
 
 def test_progress_is_told_of_every_batch(model, tmp_path):
