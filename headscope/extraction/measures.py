@@ -156,7 +156,7 @@ def entropy(probs: Probs) -> PerRow:
     # The smallest number in place of 0 keeps logarithm and gradient finite; 0 times it is 0.
     logs = probs.clamp(min=torch.finfo(probs.dtype).tiny).log()
     # 0 minus the sum, for the negative of 0 is printed as -0.0.
-    return 0.0 - (probs * logs).sum(-1).double()
+    return 0.0 - (probs * logs).sum(-1, dtype=torch.float64)
 
 
 class Weights:

@@ -1,6 +1,7 @@
 """Surface patterns: reference numbers, a plain re-implementation, merging, padding, intervals."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import scipy.stats
 import torch
 
-from headscope.datasets import open_corpus
+from headscope.datasets import Sentence, open_corpus
 from headscope.errors import MergeError
 from headscope.extraction.batches import batches
 from headscope.extraction.calibration import observe
@@ -17,6 +18,8 @@ from headscope.extraction.measures import MEASURES
 from headscope.extraction.observers import BOOTSTRAP, MIN_UNITS, Resampling
 from headscope.extraction.run import run
 from headscope.probing.surface import Surface
+from tests import models
+from tests.loops import Sequence, plain_surface, pooled, uniform_attention
 
 EXPECTED = Path(__file__).resolve().parents[1] / "data" / "expected" / "surface.json"
 RESAMPLING = Resampling(0, "ef" * 32)
@@ -98,12 +101,176 @@ def plain(encoder, sentences):
     return {name: (sums[name] / rows[name], rows[name]) for name in MEASURES}
 
 
-def test_equals_plain_loops_over_the_models_own_attention(encoder, sentences):
-    some = [s for s in sentences if len(s.words) < 16][:4]
+def test_equals_plain_loops_over_the_models_own_attention(encoder):
+    some = [s for s in open_corpus("demo", limit=150).read() if 3 < len(s.words) < 13][:10]
+    assert len(some) == 10
     result = observed(encoder, some, batch_tokens=200).result()
     for name, (values, rows) in plain(encoder, some).items():
         assert result[name].n == rows, name
         np.testing.assert_allclose(result[name].values, values, atol=2e-6, err_msg=name)
+
+
+WORDS = ("the cat .", "the U.S. , cat", ". , .", "cat", "a b , c d")
+
+
+def tiny_sentences(encoder):
+    """Short sentences, of which the first has no parts of speech; one unit each."""
+    made = []
+    for number, text in enumerate(WORDS):
+        words = tuple(text.split())
+        tags = ["PUNCT" if w in (".", ",") else "X" for w in words] if number else ["_"] * 3
+        heads, relations = tuple(range(len(words))), ("dep",) * len(words)
+        made.append(Sentence(words, heads, relations, tuple(tags), "s", number, number, 1))
+    return made
+
+
+def in_loops(encoder, batch, attention, layer, head):
+    """The sequence of a batch of one, for plain loops over one of its heads."""
+    pieces, (sentence,) = batch.pieces[0], batch.sentences
+    names = [encoder.tokenizer.id_to_token(int(i)).strip("Ġ▁#") for i in pieces.ids]
+    places = {i for i, special in enumerate(pieces.special) if special}
+    text = [i for i in range(len(names)) if i not in places]
+    at_word = {i: (sentence.words[w], sentence.upos[w]) for i in text for w in [pieces.word_of[i]]}
+    return Sequence(
+        attention=attention[layer][0, head].tolist(),
+        cls={i for i in places if names[i] in ("[CLS]", "<s>")},
+        separator={i for i in places if names[i] in ("[SEP]", "</s>")},
+        special=places,
+        punctuation={i for i in text if names[i] in (".", ",")},
+        punctuation_words={i for i in text if at_word[i][0] in (".", ",")},
+        punctuation_all={i for i in text if at_word[i][1] == "PUNCT"},
+        annotated=sentence.upos[0] != "_",
+        causal=encoder.causal,
+    )
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "xlm-roberta", "albert", "gpt2"])
+def test_every_family_equals_plain_loops_and_what_cannot_exist_is_null(kind):
+    model = models.encoder(kind)
+    some = tiny_sentences(model)
+    result = observed(model, some, batch_tokens=40).result()
+    batch_of_each = [next(batches(model, [sentence])) for sentence in some]
+    attention_of_each = [models.own_attention(model, batch)[0] for batch in batch_of_each]
+    for layer, head in np.ndindex(model.n_layers, model.n_heads):
+        sequences = [
+            in_loops(model, batch, attention, layer, head)
+            for batch, attention in zip(batch_of_each, attention_of_each, strict=True)
+        ]
+        uniform = [
+            replace(s, attention=uniform_attention(len(s.attention), s.causal)) for s in sequences
+        ]
+        flat = pooled(map(plain_surface, uniform))
+        for name, (total, n_rows) in pooled(map(plain_surface, sequences)).items():
+            item = result[name]
+            assert item.n == n_rows, name
+            if n_rows == 0:
+                assert item.why_null == MEASURES[name].why_none
+                assert item.uniform is None
+                assert np.isnan(item.values).all()
+            else:
+                assert item.values[layer, head] == pytest.approx(total / n_rows, abs=2e-6), name
+                assert item.uniform == pytest.approx(flat[name][0] / n_rows, abs=1e-9), name
+    nulls = {name for name, item in result.items() if item.why_null}
+    gone = {"next", "cls", "separator", "special", "entropy_from_cls"}
+    assert nulls == (gone if kind == "gpt2" else set())
+
+
+def batches_of(model, group, probs):
+    """[(batch, maps of its layers)] of the same maps: all at once, one by one, or as grouped."""
+    whole = models.batch_of(model, (9, 5, 7, 4, 6))
+    if group == "together":
+        return [(whole, probs)]
+    parts = []
+    for row in range(len(whole)):
+        n = int(whole.n_tokens[row])
+        parts.append((models.sentence_of(whole, row), probs[:, row : row + 1, :, :n, :n]))
+    return parts
+
+
+def fed(model, parts, *, block=None):
+    """A Surface that was handed these maps."""
+    observer = Surface(model, RESAMPLING)
+    for batch, maps in parts:
+        for layer, probs in enumerate(maps):
+            n_rows = probs.shape[2]
+            for start in range(0, n_rows, block or n_rows):
+                stop = min(start + (block or n_rows), n_rows)
+                observer.update(layer, start, probs[:, :, start:stop], batch)
+        observer.close(batch)
+    return observer
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return models.encoder("bert")
+
+
+@pytest.fixture(scope="module")
+def maps(tiny):
+    """[L, B, H, T, T] random maps in which padding gets nothing and its rows hold anything."""
+    valid = models.batch_of(tiny, (9, 5, 7, 4, 6)).valid
+    scores = torch.randn(3, 5, 4, 9, 9, generator=torch.Generator().manual_seed(0)) * 2
+    return scores.masked_fill(~valid[None, :, None, None, :], -torch.inf).softmax(4)
+
+
+def assert_equal_sums(found, expected):
+    np.testing.assert_allclose(found.sums, expected.sums, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(found.uniform, expected.uniform, rtol=0, atol=1e-9)
+    np.testing.assert_array_equal(found.counts, expected.counts)
+    assert found.units == expected.units
+
+
+def test_the_same_maps_in_any_batches_blocks_and_halves_give_the_same_sums(tiny, maps):
+    together = fed(tiny, batches_of(tiny, "together", maps))
+    one_by_one = batches_of(tiny, "alone", maps)
+    assert_equal_sums(fed(tiny, one_by_one), together)
+    assert_equal_sums(fed(tiny, one_by_one[::-1]), together)
+    for block in (1, 2, 4, 8):
+        blocks = fed(tiny, batches_of(tiny, "together", maps), block=block)
+        assert_equal_sums(blocks, together)
+    for cut in range(6):
+        halves = fed(tiny, one_by_one[:cut]), fed(tiny, one_by_one[cut:])
+        assert_equal_sums(halves[0] + halves[1], together)
+        assert_equal_sums(halves[1] + halves[0], together)
+    empty = Surface(tiny, RESAMPLING)
+    assert_equal_sums(together + empty, together)
+
+
+def test_adding_leaves_both_parts_as_they_were(tiny, maps):
+    first, second = (fed(tiny, part) for part in (batches_of(tiny, "alone", maps)[:2], []))
+    kept = [first.sums.copy(), second.sums.copy()]
+    both = first + second
+    both.sums += 1
+    both.counts += 1
+    np.testing.assert_array_equal(first.sums, kept[0])
+    np.testing.assert_array_equal(second.sums, kept[1])
+    assert second.counts.sum() == 0
+
+
+def test_result_can_be_asked_for_at_any_time(tiny, maps):
+    parts = batches_of(tiny, "alone", maps)
+    asked, plain_one = Surface(tiny, RESAMPLING), fed(tiny, parts)
+    assert all(item.n == 0 and item.why_null for item in asked.result().values())
+    for batch, layers in parts:
+        for layer, probs in enumerate(layers):
+            asked.update(layer, 0, probs, batch)
+            asked.result()
+        before = {name: item.n for name, item in asked.result().items()}
+        asked.close(batch)
+        assert before["entropy"] < asked.result()["entropy"].n
+    np.testing.assert_array_equal(asked.sums, plain_one.sums)
+    np.testing.assert_array_equal(asked.counts, plain_one.counts)
+
+
+def test_a_batch_that_was_not_closed_is_in_no_sums(tiny, maps):
+    (first, layers), second, *_ = batches_of(tiny, "alone", maps)
+    observer = Surface(tiny, RESAMPLING)
+    observer.update(0, 0, layers[0], first)
+    for layer, probs in enumerate(second[1]):
+        observer.update(layer, 0, probs, second[0])
+    observer.close(second[0])
+    observer.close(first)  # of which nothing is held any more
+    assert_equal_sums(observer, fed(tiny, [second]))
 
 
 def test_uniform_baseline_by_hand(encoder, sentences):
@@ -170,8 +337,6 @@ def test_few_units_give_no_interval_but_a_reason(encoder, sentences):
 
 
 def test_data_without_parts_of_speech_have_no_punctuation_all(encoder, sentences):
-    from dataclasses import replace
-
     bare = [replace(s, upos=("_",) * len(s.words)) for s in sentences[:3]]
     result = observed(encoder, bare).result()
     assert "no parts of speech" in result["punctuation_all"].why_null
@@ -179,6 +344,12 @@ def test_data_without_parts_of_speech_have_no_punctuation_all(encoder, sentences
     assert result["punctuation"].why_null is None
 
 
-def test_other_settings_do_not_merge(encoder):
-    with pytest.raises(MergeError, match="cannot add surface sums"):
-        Surface(encoder, RESAMPLING) + Surface(encoder, Resampling(1, "ef" * 32))
+@pytest.mark.parametrize("other", [Resampling(1, "ef" * 32), Resampling(0, "e" * 64)])
+def test_another_seed_or_corpus_does_not_merge(tiny, other):
+    with pytest.raises(MergeError, match=r"cannot add surface sums of Resampling\(seed=0, .* to "):
+        Surface(tiny, RESAMPLING) + Surface(tiny, other)
+
+
+def test_models_of_other_sizes_do_not_merge(tiny, encoder):
+    with pytest.raises(MergeError, match=r"\(3, 4\) to those of .*\(6, 12\)"):
+        Surface(tiny, RESAMPLING) + Surface(encoder, RESAMPLING)
