@@ -168,6 +168,6 @@ def main() -> None:
 
 
 def _fail(message: str, code: int = 2) -> None:
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console = Console(stderr=True, soft_wrap=True, highlight=False, emoji=False)
     console.print("headscope: ", message, sep="", markup=False)
     sys.exit(code)

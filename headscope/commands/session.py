@@ -73,9 +73,9 @@ def deliver(result: Result, outputs: Sequence[Path] | None, options: Options) ->
         write_result(result, path)
         note(f"wrote {path}", options)
     if not outputs:
-        console = Console()
+        console = Console(emoji=False)
         # A pipe has no width of its own; columns must not be cut there.
-        Console(width=None if console.is_terminal else 160).print(table_of(result), "")
+        Console(width=None if console.is_terminal else 160, emoji=False).print(table_of(result), "")
     tell_warnings(result, options)
 
 
@@ -88,7 +88,7 @@ def tell_warnings(result: Result, options: Options) -> None:
 def note(text: str, options: Options) -> None:
     """A line on standard error, unless --quiet."""
     if not options.quiet:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(text, markup=False)
+        Console(stderr=True, soft_wrap=True, highlight=False, emoji=False).print(text, markup=False)
 
 
 @contextmanager

@@ -189,22 +189,21 @@ class Merger:
             raise unknown("rows", rows, get_args(Rows))
         pieces = word_of.unsqueeze(1) == torch.arange(n_words, device=word_of.device).view(1, -1, 1)
         counts = pieces.sum(2, keepdim=True)
-        first = pieces & (pieces.cumsum(2) == 1)
-        # float64: a third rounded to float32 would show in maps of float64.
-        whole = pieces.to(torch.float64)
+        rows_of = pieces if rows == "mean" else pieces & (pieces.cumsum(2) == 1)
         self.missing = counts.squeeze(2) == 0
-        self._columns = whole.transpose(1, 2)
-        self._rows = whole / counts.clamp(min=1) if rows == "mean" else first.to(torch.float64)
+        self._columns = pieces.transpose(1, 2).to(torch.float64)
+        self._rows = rows_of.to(torch.float64)
+        self._n_rows = rows_of.sum(2, keepdim=True).clamp(min=1)
 
     def merge(self, probs: Tensor) -> Tensor:
-        """[B, H, T, T] attention between pieces -> [B, H, W, W] between words, of the same type.
+        """[B, H, T, T] attention between pieces -> [B, H, W, W] between words, float64.
 
-        Columns are summed over the pieces of the word attended to; rows as `rows` says.
+        Columns are summed over the pieces of the word attended to; rows as `rows` says. Words that
+        get equal attention get equal numbers, whatever the number of their pieces: sums of a few
+        float32 numbers are exact in float64, and the division by their number comes last.
         """
         n_batch, n_heads, n_rows, n_keys = probs.shape
-        by_query = probs.transpose(1, 2).reshape(n_batch, n_rows * n_heads, n_keys)
-        summed = (by_query @ self._columns.to(probs.dtype)).view(n_batch, n_rows, -1)
-        merged = (self._rows.to(probs.dtype) @ summed).view(
-            n_batch, -1, n_heads, summed.shape[2] // n_heads
-        )
-        return merged.transpose(1, 2)
+        by_query = probs.transpose(1, 2).reshape(n_batch, n_rows * n_heads, n_keys).double()
+        summed = (by_query @ self._columns).view(n_batch, n_rows, -1)
+        merged = (self._rows @ summed).div_(self._n_rows)
+        return merged.view(n_batch, -1, n_heads, summed.shape[2] // n_heads).transpose(1, 2)

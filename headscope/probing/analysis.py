@@ -55,8 +55,10 @@ class Settings:
             raise unknown("control", self.control, CONTROLS)
         if self.batch_tokens < 1:
             raise HeadscopeError(f"batch_tokens is {self.batch_tokens}; expected at least 1")
-        if self.seed < 0:
-            raise HeadscopeError(f"seed is {self.seed}; expected 0 or more")
+        if not 0 <= self.seed < 2**63:
+            raise HeadscopeError(f"seed is {self.seed}; expected 0 or more, below 2**63")
+        if self.n_examples < 0:
+            raise HeadscopeError(f"{self.n_examples} sentences to look at; expected 0 or more")
 
 
 @dataclass(frozen=True)

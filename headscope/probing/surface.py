@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, final
 
@@ -35,7 +36,8 @@ class Surface:
         sums: [C, L, H, M] float64, per weight column, layer, head and measure.
         counts: [C, M] float64 query rows.
         uniform: [M] float64 sums for attention uniform over the visible keys.
-        units: the smallest ids of units seen, `MIN_UNITS` at most: enough to know if there are few.
+        units: per measure the smallest ids of units that have it, `MIN_UNITS` at most: enough to
+            know if there are few.
     """
 
     needs: Literal["rows"] = "rows"
@@ -48,7 +50,7 @@ class Surface:
         self.sums: Floats = np.zeros((n_columns, encoder.n_layers, encoder.n_heads, len(MEASURES)))
         self.counts: Floats = np.zeros((n_columns, len(MEASURES)))
         self.uniform: Floats = np.zeros(len(MEASURES))
-        self.units: frozenset[int] = frozenset()
+        self.units: list[frozenset[int]] = [frozenset() for _ in MEASURES]
         self._open: _OpenBatch | None = None
 
     def update(self, layer: int, start: int, probs: Tensor, batch: Batch) -> None:
@@ -67,8 +69,9 @@ class Surface:
         self.sums += (weights @ opened.totals.cpu().flatten(1)).view(self.sums.shape).numpy()
         self.counts += (weights @ rows).numpy()
         self.uniform += opened.uniform().cpu().numpy()
-        seen = self.units | {s.unit for s in batch.sentences}
-        self.units = frozenset(sorted(seen)[:MIN_UNITS])
+        units = np.array([s.unit for s in batch.sentences])
+        bearing = [frozenset(units[has].tolist()) for has in (rows > 0).T.numpy()]
+        self.units = _smallest(self.units, bearing)
 
     def __add__(self, other: Surface) -> Surface:
         """A new observer that has seen what both have seen.
@@ -85,7 +88,7 @@ class Surface:
         whole.sums = self.sums + other.sums
         whole.counts = self.counts + other.counts
         whole.uniform = self.uniform + other.uniform
-        whole.units = frozenset(sorted(self.units | other.units)[:MIN_UNITS])
+        whole.units = _smallest(self.units, other.units)
         return whole
 
     def result(self) -> dict[str, HeadMap]:
@@ -105,13 +108,20 @@ class Surface:
             n=n,
             uniform=float(self.uniform[index] / n),
         )
-        if len(self.units) < MIN_UNITS:
+        if len(self.units[index]) < MIN_UNITS:
             reason = f"fewer than {MIN_UNITS} units to resample"
             return replace(item, why_no_interval=reason)
         with np.errstate(invalid="ignore", divide="ignore"):
             replicates = self.sums[BOOTSTRAP, ..., index] / counts[BOOTSTRAP, None, None]
         low, high = percentile_interval(replicates)
         return replace(item, low=low, high=high)
+
+
+def _smallest(
+    one: Sequence[frozenset[int]], other: Sequence[frozenset[int]]
+) -> list[frozenset[int]]:
+    pairs = zip(one, other, strict=True)
+    return [frozenset(sorted(a | b)[:MIN_UNITS]) for a, b in pairs]
 
 
 @dataclass

@@ -24,8 +24,8 @@ def test_outputs_are_checked_before_anything_runs(tmp_path):
 def test_quiet_notes_say_nothing(capsys):
     session.note("hello [b]", Options(quiet=True))
     assert capsys.readouterr().err == ""
-    session.note("hello [b]", Options())
-    assert capsys.readouterr().err == "hello [b]\n"
+    session.note("hello [b] :100: :cat:", Options())
+    assert capsys.readouterr().err == "hello [b] :100: :cat:\n"
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -151,10 +151,10 @@ def test_shorter_sentences_end_in_missing_words():
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-def test_the_type_of_the_map_is_kept(dtype):
+def test_words_are_merged_in_float64_whatever_the_type_of_the_map(dtype):
     probs = torch.tensor(BY_HAND, dtype=dtype)[None, None]
     merged = Merger(torch.tensor([[0, 1, 1]]), 2).merge(probs)
-    assert merged.dtype == dtype
+    assert merged.dtype == torch.float64
     assert merged[0, 0, 1].tolist() == pytest.approx([0.6, 0.4], rel=1e-2)
 
 
@@ -194,3 +194,13 @@ def test_reference_maps_of_the_demo_model(reference, rows):
         node_of, n_nodes = nodes_of(pieces)
         merged = merge(item["token_level"], node_of.tolist(), n_nodes, rows)
         assert merged.numpy() == pytest.approx(np.array(item[rows]), abs=2e-6)
+
+
+def test_equal_attention_gives_equal_numbers_whatever_the_number_of_pieces():
+    """A third rounded to float32 would let a word of three pieces win over one of one piece."""
+    word_of = torch.tensor([[-1, 0, 1, 1, 1, 2, 2, 3, -1]])
+    uniform = torch.full((1, 1, 9, 9), 1 / 9)
+    merged = Merger(word_of, 4).merge(uniform)[0, 0]
+    for column in merged.T:
+        assert len(set(column.tolist())) == 1
+    assert merged[0, 0] == merged[1, 0] == merged[0, 3]

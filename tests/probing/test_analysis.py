@@ -161,6 +161,8 @@ def test_progress_hears_of_every_sentence_of_both_passes(encoder, small):
         ({"control": "random"}, "unknown control 'random'"),
         ({"batch_tokens": 0}, "batch_tokens is 0; expected at least 1"),
         ({"seed": -1}, "seed is -1; expected 0 or more"),
+        ({"seed": 2**64}, "below 2..63"),
+        ({"n_examples": -1}, "-1 sentences to look at; expected 0 or more"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings, message):

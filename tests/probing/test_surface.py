@@ -353,3 +353,17 @@ def test_another_seed_or_corpus_does_not_merge(tiny, other):
 def test_models_of_other_sizes_do_not_merge(tiny, encoder):
     with pytest.raises(MergeError, match=r"\(3, 4\) to those of .*\(6, 12\)"):
         Surface(tiny, RESAMPLING) + Surface(encoder, RESAMPLING)
+
+
+def test_a_measure_that_few_units_have_gets_no_interval(encoder):
+    """Enough sentences, but parts of speech in two of them only."""
+    sentences = [s for s in open_corpus("demo", limit=60).read() if len(s.words) < 25][:14]
+    assert len(sentences) >= MIN_UNITS
+    mixed = [
+        replace(s, unit=i, upos=s.upos if i < 2 else ("_",) * len(s.words))
+        for i, s in enumerate(sentences)
+    ]
+    result = observed(encoder, mixed).result()
+    assert result["entropy"].low is not None
+    assert result["punctuation_all"].low is None
+    assert "fewer than 10 units" in result["punctuation_all"].why_no_interval
