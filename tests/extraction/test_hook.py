@@ -10,7 +10,14 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from headscope.errors import HeadscopeError, ModelError
 from headscope.extraction import hook
 from headscope.extraction.calibration import KeepMaps, calibrate, observe
-from headscope.extraction.hook import attention_set_to, inputs, observed_attention, watched_by
+from headscope.extraction.hook import (
+    Observation,
+    Site,
+    attention_set_to,
+    inputs,
+    observed_attention,
+    watched_by,
+)
 from tests.models import (
     CAUSAL,
     HEAD_SIZE,
@@ -202,7 +209,17 @@ def test_grouped_keys_serve_their_query_heads(n_keys):
         assert torch.allclose(out[:, :, head], probs @ value[:, of], atol=1e-6)
 
 
-def test_terms_of_families_come_in_their_order():
+class InBlocks:
+    """Looks at every call, in blocks of 2 of 5 rows."""
+
+    def arrive(self, module):
+        model = encoder()
+        batch = batch_of(model, (5,))
+        return Site(Observation(model, []), batch, 0, last=False)
+
+
+@pytest.mark.parametrize("watcher", [None, InBlocks()], ids=["whole", "in blocks"])
+def test_terms_of_families_come_in_their_order(watcher, monkeypatch):
     # q k^T x scaling, soft cap, position bias, mask; masks with one row serve all rows.
     drawn = torch.Generator().manual_seed(0)
     query, key, value = torch.randn(3, 1, 2, 5, HEAD_SIZE, generator=drawn)
@@ -211,10 +228,12 @@ def test_terms_of_families_come_in_their_order():
     added = torch.zeros(1, 1, 1, 5).masked_fill(~visible, torch.finfo(torch.float32).min)
     scores = 3.0 * torch.tanh(query @ key.transpose(2, 3) * 0.7 / 3.0) + bias
     expected = scores.masked_fill(~visible, -torch.inf).softmax(-1) @ value
+    monkeypatch.setattr(hook, "BLOCK_BYTES", 2 * 4 * 2 * 5)
     for mask in (visible, added, visible.expand(1, 1, 5, 5), added.expand(1, 1, 5, 5)):
-        out, _ = observed_attention(
-            nn.Identity(), query, key, value, mask, 0.7, softcap=3.0, position_bias=bias
-        )
+        with watched_by(watcher, encoder().model):
+            out, _ = observed_attention(
+                nn.Identity(), query, key, value, mask, 0.7, softcap=3.0, position_bias=bias
+            )
         assert torch.allclose(out, expected.transpose(1, 2), atol=1e-6)
 
 
