@@ -140,9 +140,9 @@ def _root(
 
 def main() -> None:
     """Runs the command line; errors are one line on standard error, exit code 2."""
-    from headscope import commands  # noqa: F401  (registers the commands)
-
     try:
+        from headscope import commands  # noqa: F401  (registers the commands)
+
         app()
     except HeadscopeError as error:
         _fail(str(error))

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import jsonschema
 import pandas as pd
@@ -163,8 +164,14 @@ def test_ctrl_c_leaves_nothing_half_written(tmp_path, ewt):
     process = subprocess.Popen(
         command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "80"}
     )
-    time.sleep(8)
-    assert process.poll() is None, process.stderr.read()
+    status = Path(f"/proc/{process.pid}/status")
+    for _ in range(240):  # until torch and the model are in memory: it is at work then
+        time.sleep(0.25)
+        assert process.poll() is None, process.stderr.read()
+        resident = [line for line in status.read_text().splitlines() if line.startswith("VmRSS")]
+        if resident and int(resident[0].split()[1]) > 450_000:
+            break
+    time.sleep(1)
     process.send_signal(2)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 130
