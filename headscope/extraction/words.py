@@ -184,26 +184,38 @@ class Merger:
     """
 
     def __init__(self, word_of: Tensor, n_words: int, rows: Rows = "mean") -> None:
-        """Makes the two matrices that sum columns and average rows."""
+        """Notes the matrix that sums columns, and which words' rows are means."""
         if rows not in get_args(Rows):
             raise unknown("rows", rows, get_args(Rows))
         pieces = word_of.unsqueeze(1) == torch.arange(n_words, device=word_of.device).view(1, -1, 1)
-        counts = pieces.sum(2, keepdim=True)
-        rows_of = pieces if rows == "mean" else pieces & (pieces.cumsum(2) == 1)
-        self.missing = counts.squeeze(2) == 0
-        self._columns = pieces.transpose(1, 2).to(torch.float64)
-        self._rows = rows_of.to(torch.float64)
-        self._n_rows = rows_of.sum(2, keepdim=True).clamp(min=1)
+        counts = pieces.sum(2)
+        self.missing = counts == 0
+        self._columns = pieces.transpose(1, 2).float()
+        self._sentences = torch.arange(len(word_of), device=word_of.device).unsqueeze(1)
+        self._first = pieces.int().argmax(2)
+        split = (counts > 1) & (rows == "mean")
+        self._split = split.nonzero(as_tuple=True)
+        number = split.flatten().cumsum(0).view(counts.shape) - 1
+        sentence, word, self._piece = (pieces & split.unsqueeze(2)).nonzero(as_tuple=True)
+        self._piece_of, self._piece_sentence = number[sentence, word], sentence
+        self._n_pieces = counts[self._split].view(-1, 1, 1)
 
     def merge(self, probs: Tensor) -> Tensor:
-        """[B, H, T, T] attention between pieces -> [B, H, W, W] between words, float64.
+        """[B, H, T, T] attention between pieces -> [B, H, W, W] between words, of the same type.
 
-        Columns are summed over the pieces of the word attended to; rows as `rows` says. Words that
-        get equal attention get equal numbers, whatever the number of their pieces: sums of a few
-        float32 numbers are exact in float64, and the division by their number comes last.
+        Columns are summed over the pieces of the word attended to; rows as `rows` says. Means are
+        sums in float64, divided last: words that get equal attention get equal numbers, whatever
+        the number of their pieces.
         """
         n_batch, n_heads, n_rows, n_keys = probs.shape
-        by_query = probs.transpose(1, 2).reshape(n_batch, n_rows * n_heads, n_keys).double()
-        summed = (by_query @ self._columns).view(n_batch, n_rows, -1)
-        merged = (self._rows @ summed).div_(self._n_rows)
-        return merged.view(n_batch, -1, n_heads, summed.shape[2] // n_heads).transpose(1, 2)
+        summed = probs.reshape(n_batch, -1, n_keys) @ self._columns.to(probs.dtype)
+        by_query = summed.view(n_batch, n_heads, n_rows, -1).transpose(1, 2)
+        merged = by_query[self._sentences, self._first]
+        if len(self._piece):
+            mean = merged.new_zeros((len(self._n_pieces), *merged.shape[2:]), dtype=torch.float64)
+            pieces = by_query[self._piece_sentence, self._piece].double()
+            mean.index_add_(0, self._piece_of, pieces).div_(self._n_pieces)
+            merged[self._split] = mean.to(probs.dtype)
+        if self.missing.any():
+            merged.masked_fill_(self.missing[..., None, None], 0.0)
+        return merged.transpose(1, 2)
