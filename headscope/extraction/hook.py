@@ -250,12 +250,13 @@ def _scores(
     if softcap is not None:
         scores = softcap * torch.tanh(scores / softcap)
     if bias is not None:
-        scores = scores + (bias if bias.shape[2] == 1 else bias[:, :, start:stop])
+        scores += bias if bias.shape[2] == 1 else bias[:, :, start:stop]
     if mask is not None:
         part = (mask if mask.shape[2] == 1 else mask[:, :, start:stop])[..., : key.shape[2]]
         if part.dtype == torch.bool:
-            return scores.masked_fill(~part, torch.finfo(scores.dtype).min)
-        scores = scores + part
+            return scores.masked_fill_(~part, torch.finfo(scores.dtype).min)
+        # In place: a second map of this size costs more time than the sum itself.
+        scores += part
     return scores
 
 

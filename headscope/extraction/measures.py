@@ -154,9 +154,9 @@ def entropy(probs: Probs) -> PerRow:
     tensor([[[0.6931, 0.0000]]], dtype=torch.float64)
     """
     # The smallest number in place of 0 keeps logarithm and gradient finite; 0 times it is 0.
-    logs = probs.clamp(min=torch.finfo(probs.dtype).tiny).log()
+    logs = probs.clamp(min=torch.finfo(probs.dtype).tiny).log_()
     # 0 minus the sum, for the negative of 0 is printed as -0.0.
-    return 0.0 - (probs * logs).sum(-1, dtype=torch.float64)
+    return 0.0 - logs.mul_(probs).sum(-1, dtype=torch.float64)
 
 
 class Weights:

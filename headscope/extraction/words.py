@@ -190,6 +190,7 @@ class Merger:
         pieces = word_of.unsqueeze(1) == torch.arange(n_words, device=word_of.device).view(1, -1, 1)
         counts = pieces.sum(2)
         self.missing = counts == 0
+        self._missing = self.missing.nonzero(as_tuple=True)
         self._columns = pieces.transpose(1, 2).float()
         self._sentences = torch.arange(len(word_of), device=word_of.device).unsqueeze(1)
         self._first = pieces.int().argmax(2)
@@ -216,6 +217,5 @@ class Merger:
             pieces = by_query[self._piece_sentence, self._piece].double()
             mean.index_add_(0, self._piece_of, pieces).div_(self._n_pieces)
             merged[self._split] = mean.to(probs.dtype)
-        if self.missing.any():
-            merged.masked_fill_(self.missing[..., None, None], 0.0)
+        merged[self._missing] = 0.0
         return merged.transpose(1, 2)

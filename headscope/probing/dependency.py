@@ -80,7 +80,7 @@ class Dependency:
             self._flush()
 
     def _flush(self) -> None:
-        """Adds held hits: first per relation and unit, then under every column of weights."""
+        """Adds the held hits to the sums of their relations, under every column of weights."""
         if not self._pending:
             return
         labels = np.concatenate([hits.labels for hits in self._pending])
@@ -88,16 +88,14 @@ class Dependency:
         table = np.concatenate([hits.table for hits in self._pending])
         self._pending = []
         names, codes = np.unique(labels, return_inverse=True)
+        ids, places = np.unique(units, return_inverse=True)
+        # float32 holds whole numbers exactly up to 2**24, far above what one flush can count.
+        weights = self.resampling.weights(ids).astype(np.float32)
         for code, name in enumerate(names.tolist()):
             chosen = codes == code
-            ids, group = np.unique(units[chosen], return_inverse=True)
-            # float32 holds whole numbers exactly up to 2**24, far above what one flush can count.
-            rows = table[chosen].astype(np.float32)
-            members = (group == np.arange(len(ids)).reshape(-1, 1)).astype(np.float32)
-            per_unit = members @ rows
-            added = self.resampling.weights(ids).astype(np.float32).T @ per_unit
+            added = weights[places[chosen]].T @ table[chosen].astype(np.float32)
             self.sums[name] = self.sums.get(name, 0.0) + added.astype(np.float64)
-            seen = self.units.get(name, frozenset()) | set(ids.tolist())
+            seen = self.units.get(name, frozenset()) | set(units[chosen].tolist())
             self.units[name] = frozenset(sorted(seen)[:MIN_UNITS])
 
     def totals(self) -> tuple[dict[str, Floats], dict[str, frozenset[int]]]:
