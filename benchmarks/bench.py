@@ -69,7 +69,11 @@ def heading(asked: argparse.Namespace) -> list[str]:
     ]
 
 
-def speed(asked: argparse.Namespace) -> list[str]:
+BARE = "bare sdpa forward, same batches"
+USUAL = "eager forward with output_attentions, one sentence at a time"
+
+
+def contenders(asked: argparse.Namespace) -> dict[str, Callable[[], object]]:
     import torch
 
     from headscope.datasets import open_corpus
@@ -108,30 +112,35 @@ def speed(asked: argparse.Namespace) -> list[str]:
 
         return passes
 
-    contenders: dict[str, Callable[[], object]] = {
-        "bare sdpa forward, same batches": forward("sdpa", made),
+    return {
+        BARE: forward("sdpa", made),
         "headscope: nothing measured, same batches": headscope(),
         "headscope: surface, same batches": headscope(Surface),
         "headscope: dependency, same batches": headscope(Dependency),
         "headscope: surface + dependency, same batches": headscope(Surface, Dependency),
         "headscope: surface + dependency, from file to result": lambda: analyse(encoder, corpus),
-        "eager forward with output_attentions, one sentence at a time": forward(
-            "eager", singles, output_attentions=True
-        ),
+        USUAL: forward("eager", singles, output_attentions=True),
     }
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for turn in range(asked.repeats + 1):
-        for name, contender in contenders.items():
+
+
+def medians(commands: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Median seconds of each, run in turn; the first turn warms up."""
+    seconds: dict[str, list[float]] = {name: [] for name in commands}
+    for turn in range(repeats + 1):
+        for name, command in commands.items():
             start = time.perf_counter()
-            contender()
-            if turn:  # the first turn warms up
+            command()
+            if turn:
                 seconds[name].append(time.perf_counter() - start)
-    medians = {name: statistics.median(values) for name, values in seconds.items()}
-    bare = medians["bare sdpa forward, same batches"]
-    usual = medians["eager forward with output_attentions, one sentence at a time"]
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def speed(asked: argparse.Namespace) -> list[str]:
+    times = medians(contenders(asked), asked.repeats)
+    bare, usual = times[BARE], times[USUAL]
     rows = [
         f"| {name} | {median:.2f} | {median / bare:.2f} | {median / usual:.2f} |"
-        for name, median in medians.items()
+        for name, median in times.items()
     ]
     return [
         "## Speed",
@@ -200,24 +209,23 @@ def memory(asked: argparse.Namespace) -> list[str]:
 
 
 def start_up(asked: argparse.Namespace) -> list[str]:
-    commands = {
-        'python -c "import torch"': [sys.executable, "-c", "import torch"],
-        "headscope --help": [str(Path(sys.executable).parent / "headscope"), "--help"],
-    }
-    seconds: dict[str, list[float]] = {name: [] for name in commands}
-    for _ in range(max(asked.repeats, 5) + 1):
-        for name, command in commands.items():
-            start = time.perf_counter()
-            subprocess.run(command, capture_output=True, check=True)
-            seconds[name].append(time.perf_counter() - start)
-    medians = {name: statistics.median(values[1:]) for name, values in seconds.items()}
-    torch_time = medians['python -c "import torch"']
+    def call(*command: str) -> Callable[[], object]:
+        return lambda: subprocess.run(command, capture_output=True, check=True)
+
+    bare = 'python -c "import torch"'
+    times = medians(
+        {
+            bare: call(sys.executable, "-c", "import torch"),
+            "headscope --help": call(str(Path(sys.executable).parent / "headscope"), "--help"),
+        },
+        max(asked.repeats, 5),
+    )
     return [
         "## Start",
         "",
         "| what | seconds | ratio |",
         "|---|---|---|",
-        *(f"| `{n}` | {median:.2f} | {median / torch_time:.2f} |" for n, median in medians.items()),
+        *(f"| `{n}` | {median:.2f} | {median / times[bare]:.2f} |" for n, median in times.items()),
     ]
 
 

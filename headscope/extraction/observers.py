@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, Self
 
@@ -9,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from headscope.errors import MergeError
 from headscope.extraction.batches import Batch
+from headscope.extraction.encoder import Encoder
 
 N_BOOTSTRAP = 200
 N_SPLITS = 10
@@ -82,6 +85,28 @@ class Resampling:
     def _key(self) -> npt.NDArray[np.uint64]:
         corpus = _U64(int(self.corpus[:16] or "0", 16))
         return corpus ^ _mix(np.array([self.seed], dtype=np.uint64))
+
+
+def run_of(encoder: Encoder, resampling: Resampling) -> dict[str, object]:
+    """What two observers must share for their sums to add up to those of one run."""
+    info = encoder.info
+    return {
+        "weights": f"{info.weights_sha256[:12]} in {info.dtype}",
+        "heads": f"{info.n_layers} x {info.n_heads}",
+        "seed": resampling.seed,
+        "corpus": resampling.corpus[:12],
+    }
+
+
+def refuse_unlike(what: str, one: Mapping[str, object], other: Mapping[str, object]) -> None:
+    """Stops a merge of different runs.
+
+    Raises:
+        MergeError: names every setting that differs.
+    """
+    apart = [f"{name} {one[name]} and {other[name]}" for name in one if one[name] != other[name]]
+    if apart:
+        raise MergeError(f"cannot add {what} of different runs: {'; '.join(apart)}")
 
 
 BOOTSTRAP = slice(1, 1 + N_BOOTSTRAP)

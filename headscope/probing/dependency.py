@@ -12,10 +12,15 @@ import torch
 from torch import Tensor
 
 from headscope.datasets import Sentence, coarse
-from headscope.errors import MergeError
 from headscope.extraction.batches import Batch
 from headscope.extraction.encoder import Encoder
-from headscope.extraction.observers import MIN_UNITS, Floats, Resampling
+from headscope.extraction.observers import (
+    MIN_UNITS,
+    Floats,
+    Resampling,
+    refuse_unlike,
+    run_of,
+)
 from headscope.extraction.words import Merger, Rows
 from headscope.probing.relations import OFFSETS, totals_of
 from headscope.results import RelationScore
@@ -111,12 +116,9 @@ class Dependency:
         """A new observer that has seen what both have seen.
 
         Raises:
-            MergeError: other seed, corpus, row rule, labels or size of model.
+            MergeError: other model, seed, corpus, row rule or labels.
         """
-        if self._settings() != other._settings():
-            raise MergeError(
-                f"cannot add dependency sums of {self._settings()} to those of {other._settings()}"
-            )
+        refuse_unlike("dependency sums", self._settings(), other._settings())
         whole = Dependency(
             self.encoder, self.resampling, rows=self.rows, coarse_labels=self.coarse_labels
         )
@@ -130,9 +132,9 @@ class Dependency:
                 whole.skipped[reason] += count
         return whole
 
-    def _settings(self) -> tuple[object, ...]:
-        shape = (self.encoder.n_layers, self.encoder.n_heads)
-        return (self.resampling, self.rows, self.coarse_labels, shape)
+    def _settings(self) -> dict[str, object]:
+        own = {"rows": self.rows, "coarse labels": self.coarse_labels}
+        return run_of(self.encoder, self.resampling) | own
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from headscope.datasets import Sentence
-from headscope.errors import MergeError
 from headscope.extraction.batches import Batch
 from headscope.extraction.encoder import Encoder
-from headscope.extraction.observers import Resampling
+from headscope.extraction.observers import Resampling, refuse_unlike, run_of
 from headscope.extraction.words import Merger, Pieces, Rows
 from headscope.results import Example
 
@@ -69,14 +68,9 @@ class Examples:
         """A new observer that has seen what both have seen.
 
         Raises:
-            MergeError: other seed, corpus, number or row rule.
+            MergeError: other model, seed, corpus, number or row rule.
         """
-        if (self.resampling, self.n_wanted, self.rows) != (
-            other.resampling,
-            other.n_wanted,
-            other.rows,
-        ):
-            raise MergeError("cannot add examples chosen with other settings")
+        refuse_unlike("examples", self._settings(), other._settings())
         whole = Examples(self.encoder, self.resampling, self.n_wanted, self.rows)
         whole.kept = self.kept | other.kept
         whole._cut()
@@ -85,6 +79,10 @@ class Examples:
     def result(self) -> tuple[Example, ...]:
         """The examples in the order of the file."""
         return tuple(example for _, (_, example) in sorted(self.kept.items()))
+
+    def _settings(self) -> dict[str, object]:
+        own = {"number": self.n_wanted, "rows": self.rows}
+        return run_of(self.encoder, self.resampling) | own
 
     def _rank(self, sentence: Sentence) -> int:
         return self.resampling.rank(sentence.ordinal)

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headscope.errors import MergeError
 from headscope.extraction.batches import Batch
 from headscope.extraction.encoder import Encoder
 from headscope.extraction.measures import MEASURES, Tokens, Weights, describe_tokens
@@ -20,6 +19,8 @@ from headscope.extraction.observers import (
     Floats,
     Resampling,
     percentile_interval,
+    refuse_unlike,
+    run_of,
 )
 from headscope.results import HeadMap
 
@@ -77,13 +78,13 @@ class Surface:
         """A new observer that has seen what both have seen.
 
         Raises:
-            MergeError: other seed, corpus or size of model.
+            MergeError: other model, seed or corpus.
         """
-        if self.resampling != other.resampling or self.sums.shape != other.sums.shape:
-            raise MergeError(
-                f"cannot add surface sums of {self.resampling}, {self.sums.shape[1:3]} to those of "
-                f"{other.resampling}, {other.sums.shape[1:3]}"
-            )
+        refuse_unlike(
+            "surface sums",
+            run_of(self.encoder, self.resampling),
+            run_of(other.encoder, other.resampling),
+        )
         whole = Surface(self.encoder, self.resampling)
         whole.sums = self.sums + other.sums
         whole.counts = self.counts + other.counts

@@ -1,6 +1,7 @@
 """Dependency accuracy: hand-made maps, a plain re-implementation, reference numbers, merging."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -270,12 +271,21 @@ def test_only_the_smallest_units_are_remembered(encoder):
 
 
 @pytest.mark.parametrize(
-    "other",
-    [{"rows": "first"}, {"coarse_labels": True}],
+    ("other", "told"),
+    [
+        ({"rows": "first"}, "rows mean and first"),
+        ({"coarse_labels": True}, "coarse labels False and True"),
+    ],
 )
-def test_other_settings_do_not_merge(encoder, other):
-    with pytest.raises(MergeError, match="cannot add dependency sums"):
+def test_other_settings_do_not_merge(encoder, other, told):
+    with pytest.raises(MergeError, match=f"cannot add dependency sums of different runs: {told}$"):
         Dependency(encoder, RESAMPLING) + Dependency(encoder, RESAMPLING, **other)
+
+
+def test_another_model_of_the_same_size_does_not_merge(encoder):
+    other = replace(encoder, info=replace(encoder.info, weights_sha256="f" * 64))
+    with pytest.raises(MergeError, match="weights [0-9a-f]{12} in float32 and ffffffffffff in"):
+        Dependency(encoder, RESAMPLING) + Dependency(other, RESAMPLING)
 
 
 def test_other_seeds_do_not_merge(encoder):

@@ -119,5 +119,5 @@ def test_a_word_without_pieces_is_a_node_that_gets_nothing(encoder):
 
 
 def test_other_settings_do_not_merge(encoder):
-    with pytest.raises(MergeError, match="examples chosen with other settings"):
+    with pytest.raises(MergeError, match="cannot add examples of different runs: number 3 and 4$"):
         Examples(encoder, RESAMPLING, 3) + Examples(encoder, RESAMPLING, 4)

@@ -13,6 +13,7 @@ from headscope.datasets import Sentence, open_corpus
 from headscope.errors import MergeError
 from headscope.extraction.batches import batches
 from headscope.extraction.calibration import observe
+from headscope.extraction.encoder import untrained
 from headscope.extraction.hook import attention_set_to, inputs
 from headscope.extraction.measures import MEASURES
 from headscope.extraction.observers import BOOTSTRAP, MIN_UNITS, Resampling
@@ -344,15 +345,23 @@ def test_data_without_parts_of_speech_have_no_punctuation_all(encoder, sentences
     assert result["punctuation"].why_null is None
 
 
-@pytest.mark.parametrize("other", [Resampling(1, "ef" * 32), Resampling(0, "e" * 64)])
-def test_another_seed_or_corpus_does_not_merge(tiny, other):
-    with pytest.raises(MergeError, match=r"cannot add surface sums of Resampling\(seed=0, .* to "):
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        (Resampling(1, "ef" * 32), "different runs: seed 0 and 1$"),
+        (Resampling(0, "e" * 64), "different runs: corpus efefefefefef and eeeeeeeeeeee$"),
+    ],
+)
+def test_another_seed_or_corpus_does_not_merge(tiny, other, told):
+    with pytest.raises(MergeError, match=told):
         Surface(tiny, RESAMPLING) + Surface(tiny, other)
 
 
-def test_models_of_other_sizes_do_not_merge(tiny, encoder):
-    with pytest.raises(MergeError, match=r"\(3, 4\) to those of .*\(6, 12\)"):
+def test_another_model_does_not_merge(tiny, encoder):
+    with pytest.raises(MergeError, match="heads 3 x 4 and 6 x 12"):
         Surface(tiny, RESAMPLING) + Surface(encoder, RESAMPLING)
+    with pytest.raises(MergeError, match="sums of different runs: weights [0-9a-f]{12} in float32"):
+        Surface(encoder, RESAMPLING) + Surface(untrained(encoder, 0), RESAMPLING)
 
 
 def test_a_measure_that_few_units_have_gets_no_interval(encoder):
