@@ -87,6 +87,10 @@ class Options:
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no notes.")] = False
 
 
+UsageError: Any = typer.BadParameter.__base__
+"""What typer raises for a wrong command line; it has no public name for it."""
+
+
 class Interrupted(Exception):
     """Ctrl-C while a command ran."""
 
@@ -143,7 +147,10 @@ def main() -> None:
     try:
         from headscope import commands  # noqa: F401  (registers the commands)
 
-        app()
+        # Not in its own mode, in which errors of usage are drawn as boxes of several lines.
+        sys.exit(app(standalone_mode=False))
+    except UsageError as error:
+        _fail_usage(error)
     except HeadscopeError as error:
         _fail(str(error))
     except (Interrupted, KeyboardInterrupt):
@@ -165,6 +172,12 @@ def main() -> None:
             "please report it)",
             code=1,
         )
+
+
+def _fail_usage(error: Any) -> None:
+    command = error.ctx.command_path if error.ctx else "headscope"
+    text = " ".join(error.format_message().split())
+    _fail(f"{text.rstrip('.')}; {command} --help tells what it takes")
 
 
 def _fail(message: str, code: int = 2) -> None:

@@ -55,7 +55,7 @@ def test_version(run):
     ],
 )
 def test_errors_are_one_line(run, monkeypatch, error, code, message):
-    def fail():
+    def fail(**_):
         raise error
 
     monkeypatch.delenv("HEADSCOPE_DEBUG", raising=False)
@@ -66,8 +66,44 @@ def test_errors_are_one_line(run, monkeypatch, error, code, message):
     assert told.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["surface", "demo"], "Missing argument 'DATA'; headscope surface --help tells"),
+        (["surface", "demo", "demo", "--limit", "abc"], "Invalid value for '--limit': "),
+        (["surface", "demo", "demo", "--quite"], "No such option: --quite (Possible options: --qu"),
+        (["surfac", "demo", "demo"], "No such command 'surfac'. Did you mean 'surface'?"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(run, arguments, message):
+    code, told = run(*arguments)
+    assert code == 2
+    assert told.err.startswith(f"headscope: {message}")
+    assert told.err.count("\n") == 1
+    assert not told.out
+
+
+def test_nothing_at_all_shows_the_help(run):
+    code, told = run()
+    assert code == 2
+    assert "dependency" in told.out + told.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["missing.conllu", "--device", "gpu"], "unknown device 'gpu'"),
+        (["missing.conllu", "--dtype", "float23"], "unknown dtype 'float23'"),
+        ([""], "DATA: found an empty name; expected a data file or demo"),
+    ],
+)
+def test_settings_are_checked_before_the_data(run, arguments, message):
+    code, told = run("surface", "demo", *arguments)
+    assert (code, told.err.startswith(f"headscope: {message}")) == (2, True)
+
+
 def test_debugging_shows_the_traceback(monkeypatch):
-    def fail():
+    def fail(**_):
         raise RuntimeError("inside")
 
     monkeypatch.setenv("HEADSCOPE_DEBUG", "1")

@@ -61,6 +61,8 @@ def open_corpus(
         sample = resources.files("headscope.datasets") / "sample" / "gum_sample.conllu"
         corpus = _open_conllu(lambda: resources.as_file(sample), skip_bad)
         return _cut(replace(corpus, name=DEMO, note=DEMO_NOTE), limit)
+    if not str(data):
+        raise InputError(f"DATA: found an empty name; expected a data file or {DEMO}")
     path = Path(data)
     check_file(path)
     if (format or _recognise(path)) == "text":

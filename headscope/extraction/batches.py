@@ -117,11 +117,13 @@ def batches(
     *,
     tally: Tally | None = None,
     batch_tokens: int = BATCH_TOKENS,
+    max_map_tokens: int | None = None,
 ) -> Iterator[Batch]:
     """Batches of similar length, in an order that depends on the sentences alone.
 
-    Sentences longer than the model takes, and those whose pieces cannot be aligned with their
-    words, are left out and counted in `tally`. Memory is bounded by `WINDOW` sentences.
+    Sentences longer than the model takes or than `max_map_tokens`, and those whose pieces cannot be
+    aligned with their words, are left out and counted in `tally`. Memory is bounded by `WINDOW`
+    sentences.
     """
     tally = Tally() if tally is None else tally
     aligner = Aligner(encoder.tokenizer)
@@ -139,6 +141,9 @@ def batches(
                 tally.leave_out("misaligned", sentence, "it holds a token without a vector")
             elif len(pieces.ids) > encoder.max_length:
                 limit = f"{len(pieces.ids)} tokens, and the model takes {encoder.max_length}"
+                tally.leave_out("too_long", sentence, limit)
+            elif max_map_tokens is not None and len(pieces.ids) > max_map_tokens:
+                limit = f"{len(pieces.ids)} tokens, and whole maps are kept up to {max_map_tokens}"
                 tally.leave_out("too_long", sentence, limit)
             else:
                 tally.add(sentence, pieces, encoder.unk_id)

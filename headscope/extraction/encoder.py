@@ -124,7 +124,7 @@ def load_encoder(
             do not fit, a device that is not there.
         HeadscopeError: an unknown device or data type.
     """
-    place, kind, notes = _placement(device, dtype)
+    place, kind, notes = placement(device, dtype)
     checkpoint = locate(name, trust_remote_code=trust_remote_code)
     with quiet():
         config = read_config(checkpoint)
@@ -229,7 +229,13 @@ def untrained(encoder: Encoder, seed: int) -> Encoder:
     return replace(encoder, model=model, info=info, notes=(), sites=(), causal=False)
 
 
-def _placement(device: str, dtype: str) -> tuple[torch.device, torch.dtype, tuple[str, ...]]:
+def placement(device: str, dtype: str) -> tuple[torch.device, torch.dtype, tuple[str, ...]]:
+    """Where and in which precision a model is loaded, and notes on what was changed.
+
+    Raises:
+        HeadscopeError: an unknown name.
+        ModelError: a device that is not there.
+    """
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
     if device == "auto":

@@ -101,11 +101,12 @@ class Observation:
         n_tokens = batch.input_ids.shape[1]
         if n_tokens <= self.max_map_tokens or all(o.needs == "rows" for o in self.observers):
             return
+        longest = batch.sentences[int(batch.n_tokens.argmax())]
         size = len(batch) * self.encoder.n_heads * n_tokens**2 * 4 / 2**20
         raise HeadscopeError(
-            f"a sequence of {n_tokens:,} tokens: whole maps would take {size:,.0f} MiB a layer, "
-            f"and are given up to {self.max_map_tokens:,} tokens; leave out long sentences, or "
-            "raise max_map_tokens"
+            f"sentence {longest.sent_id}, a sequence of {n_tokens:,} tokens: whole maps would take "
+            f"{size:,.0f} MiB a layer, and are given up to {self.max_map_tokens:,} tokens; leave "
+            "out long sentences, or raise max_map_tokens"
         )
 
 

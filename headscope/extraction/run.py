@@ -58,17 +58,25 @@ def run(
         corpus: is read once.
         observers: are handed the attention of every batch.
         batch_tokens: tokens in a batch, padding included.
-        max_map_tokens: longest sequence whose whole maps are handed out.
+        max_map_tokens: longest sequence whose whole maps are handed out; where an observer wants
+            them, longer ones are left out, for all observers alike.
         progress: is told of every batch.
 
     Raises:
         InputError, ParseError: from reading the corpus.
         ModelError: the model cannot be observed.
-        HeadscopeError: an observer wants whole maps of a sequence that is too long.
     """
     tally = Tally()
+    wants_maps = any(observer.needs == "maps" for observer in observers)
+    stream = batches(
+        encoder,
+        corpus.read(),
+        tally=tally,
+        batch_tokens=batch_tokens,
+        max_map_tokens=max_map_tokens if wants_maps else None,
+    )
     with observe(encoder, observers, max_map_tokens=max_map_tokens) as observation:
-        for batch in batches(encoder, corpus.read(), tally=tally, batch_tokens=batch_tokens):
+        for batch in stream:
             observation.forward(batch)
             if progress is not None:
                 progress(len(batch), int(batch.n_tokens.sum()))

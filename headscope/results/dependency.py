@@ -142,7 +142,7 @@ class DependencyResult(Result):
             },
         }
 
-    def intervals(self) -> dict[str, dict[str, Any]]:
+    def intervals(self) -> dict[str, Any]:
         """`relations/LABEL/DIRECTION` and `uas/DIRECTION/TOTAL` -> low and high, [L][H]."""
         named = {f"relations/{label}/{{}}": score for label, score in self.relations.items()}
         named |= {f"uas/{{}}/{name}": score for name, score in self.overall.items()}

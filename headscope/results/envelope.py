@@ -91,7 +91,7 @@ class Result(ABC):
         """The numbers, as they stand under `values` in the JSON file; NaN where undefined."""
 
     @abstractmethod
-    def intervals(self) -> dict[str, dict[str, Any]]:
+    def intervals(self) -> dict[str, Any]:
         """Name -> `low` and `high` of the 95 % interval, as under `ci95` in the JSON file."""
 
     @abstractmethod

@@ -72,12 +72,11 @@ class SurfaceResult(Result):
             name: None if item.why_null else item.values for name, item in self.measures.items()
         }
 
-    def intervals(self) -> dict[str, dict[str, Any]]:
-        """{measure: {low: [L][H], high: [L][H]}}, measures without an interval left out."""
+    def intervals(self) -> dict[str, Any]:
+        """{measure: {low: [L][H], high: [L][H]}}, None where there is no interval."""
         return {
-            name: {"low": item.low, "high": item.high}
+            name: None if item.low is None else {"low": item.low, "high": item.high}
             for name, item in self.measures.items()
-            if item.low is not None
         }
 
     def nulls(self) -> dict[str, str]:
@@ -87,8 +86,8 @@ class SurfaceResult(Result):
             if item.why_null:
                 reasons[pointer("values", name)] = item.why_null
                 reasons[pointer("uniform", name)] = item.why_null
-            if item.why_no_interval:
-                reasons[pointer("ci95", name)] = item.why_no_interval
+            if no_interval := item.why_null or item.why_no_interval:
+                reasons[pointer("ci95", name)] = no_interval
         return reasons
 
     def blocks(self) -> dict[str, Any]:

@@ -256,7 +256,7 @@ def test_plain_attention_in_training_has_dropout_and_gradients():
 def test_long_sequences_are_refused_with_the_memory_that_maps_would_take():
     model = encoder()
     maps, rows = KeepMaps(), Rows()
-    message = r"9 tokens: whole maps would take 0 MiB a layer, and are given up to 8 tokens; "
+    message = r"sentence s0, a sequence of 9 tokens: whole maps would take 0 MiB a layer, and are "
     with observe(model, [rows, maps], max_map_tokens=8) as seen:
         with pytest.raises(HeadscopeError, match=message):
             seen.forward(batch_of(model))

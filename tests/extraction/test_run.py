@@ -9,7 +9,7 @@ import torch
 
 import headscope
 from headscope.datasets import open_corpus
-from headscope.errors import HeadscopeError, ParseError
+from headscope.errors import ParseError
 from headscope.extraction.calibration import KeepMaps
 from headscope.extraction.encoder import load_encoder
 from headscope.extraction.observers import Resampling
@@ -226,10 +226,20 @@ def test_a_failure_on_the_way_restores_the_model(model, tmp_path, failure):
 
 def test_the_longest_map_can_be_chosen(model, tmp_path):
     corpus, keep = open_corpus(conllu(tmp_path / "t.conllu", *TEXTS)), KeepMaps()
-    with pytest.raises(HeadscopeError, match="7 tokens: whole maps .* are given up to 6 tokens"):
-        run(model, corpus, [keep], max_map_tokens=6)
-    run(model, corpus, [keep], max_map_tokens=7)
+    # One of TEXTS is longer than the model takes at all.
+    assert run(model, corpus, [keep], max_map_tokens=7).data.skipped["too_long"] == 1
     assert len(keep.maps) == model.n_layers
+
+
+def test_a_sentence_whose_map_is_too_large_is_left_out_and_told(model, tmp_path):
+    corpus, keep = open_corpus(conllu(tmp_path / "t.conllu", *TEXTS)), KeepMaps()
+    found = run(model, corpus, [keep], max_map_tokens=6)
+    assert found.data.skipped["too_long"] == 2
+    assert found.data.n_sentences == len(TEXTS) - 2
+    assert [w for w in found.warnings if w.endswith("7 tokens, and whole maps are kept up to 6")]
+    assert max(m.shape[2] for m in keep.maps) == 5
+    without_maps = run(model, corpus, [], max_map_tokens=6)
+    assert without_maps.data.skipped["too_long"] == 1
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 40, 4096])

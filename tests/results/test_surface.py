@@ -9,15 +9,24 @@ def test_json_fits_the_schema(surface_result, check_json):
     assert document["uniform"] == {"previous": 0.2, "entropy": 1.0, "cls": None}
     assert document["counts"] == {"previous": 90, "entropy": 99, "cls": 0}
     assert document["units"]["entropy"] == "nats"
-    assert list(document["ci95"]) == ["previous"]
+    assert document["ci95"]["previous"]["low"][0] == [-0.1, 0.0]
+    assert document["ci95"]["entropy"] is document["ci95"]["cls"] is None
 
 
 def test_every_null_has_its_reason(surface_result):
     assert surface_result().to_dict()["nulls"] == {
         "/values/cls": "the tokenizer has no [CLS]",
         "/uniform/cls": "the tokenizer has no [CLS]",
+        "/ci95/cls": "the tokenizer has no [CLS]",
         "/ci95/entropy": "fewer than 10 units",
     }
+
+
+def test_every_reason_points_at_a_null(surface_result):
+    document = surface_result().to_dict()
+    for pointer in document["nulls"]:
+        _, block, name = pointer.split("/")
+        assert document[block][name] is None
 
 
 def test_control_stands_beside_with_numbers_only(surface_result, check_json):
