@@ -31,6 +31,7 @@ KINDS["albert of groups"] = (
     "albert",
     {"num_hidden_layers": 4, "num_hidden_groups": 2, "inner_group_num": 2},
 )
+KINDS["ernie of tasks"] = ("ernie", {"use_task_id": True})
 KINDS["bert as decoder"] = ("bert", {"is_decoder": True})
 CAUSAL = ("gpt2", "bert as decoder")
 
@@ -69,7 +70,7 @@ def encoder_for(model, family, name="tiny"):
         cls_id=cls_id,
         separator_id=separator_id,
         unk_id=unk_id,
-        uses_type_ids=family in ("albert", "bert", "electra"),
+        uses_type_ids=family in ("albert", "bert", "electra", "ernie"),
     )
 
 

@@ -28,6 +28,7 @@ FAMILIES = (
     "camembert",
     "distilbert",
     "electra",
+    "ernie",
     "gpt2",
     "roberta",
     "xlm-roberta",

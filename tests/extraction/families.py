@@ -15,6 +15,7 @@ from transformers import (
     DistilBertTokenizer,
     ElectraConfig,
     ElectraTokenizer,
+    ErnieConfig,
     GPT2Config,
     GPT2Tokenizer,
     RobertaConfig,
@@ -89,6 +90,7 @@ FAMILY = {
     "electra": Family(
         ElectraConfig, _EMBEDDED, ElectraTokenizer, {"vocab": _WORDPIECE}, 20, (0, 2, 3, 1)
     ),
+    "ernie": Family(ErnieConfig, _SIZE, BertTokenizer, {"vocab": _WORDPIECE}, 20, (0, 2, 3, 1)),
     "gpt2": Family(
         GPT2Config,
         _GPT2_SIZE,
