@@ -9,7 +9,8 @@ import torch
 from transformers import AutoModel
 
 from headscope.datasets import Sentence
-from headscope.extraction.batches import Batch, collate
+from headscope.extraction.batches import Batch, batches, collate
+from headscope.extraction.calibration import observe
 from headscope.extraction.encoder import Encoder
 from headscope.extraction.words import NO_WORD, Pieces
 from headscope.results import ModelInfo
@@ -72,6 +73,14 @@ def encoder_for(model, family, name="tiny"):
         unk_id=unk_id,
         uses_type_ids=family in ("albert", "bert", "electra", "ernie"),
     )
+
+
+def shown(observer, sentences, *, batch_tokens=1024):
+    """The observer, once it has seen the sentences."""
+    with observe(observer.encoder, [observer]) as seen:
+        for batch in batches(observer.encoder, sentences, batch_tokens=batch_tokens):
+            seen.forward(batch)
+    return observer
 
 
 def encoder(kind="bert", *, dtype=torch.float32, **changes):

@@ -17,6 +17,9 @@ from headscope.visualize import best_heads, relation_map, surface_maps
 STYLES = ("base.css", "figures.css")
 SCRIPTS = ("theme.js", "figures.js")
 
+TOP = 34
+"""Pixels above a drawing: room for its toolbar, which would else lie on the first row of cells."""
+
 
 def figure_block(
     figure: Figure, name: str, *, label: str, min_width: int = 0, stretch: bool = False
@@ -37,9 +40,8 @@ def figure_block(
     heading = layout.pop("title", {})
     subtitle = heading.get("subtitle", {}).get("text", "")
     menus = layout.pop("updatemenus", [])
-    top = 34 if layout.get("annotations") or layout.get("legend") else 12
-    layout["height"] -= layout["margin"]["t"] - top
-    layout["margin"]["t"] = top
+    layout["height"] -= layout["margin"]["t"] - TOP
+    layout["margin"]["t"] = TOP
     controls = "".join(_selector(menu, name) for menu in menus)
     if stretch:
         controls += _stretch_switch(name)

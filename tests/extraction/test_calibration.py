@@ -67,9 +67,12 @@ def test_calibration_is_done_once(monkeypatch):
     model = encoder()
     with observe(model, []):
         pass
-    monkeypatch.setattr(calibration, "calibrate", None)
+    sites, calls = model.sites, []
+    monkeypatch.setattr(calibration, "calibrate", calls.append)
     with observe(model, []) as seen:
         seen.forward(batch_of(model))
+    assert calls == []
+    assert model.sites is sites
 
 
 @pytest.mark.parametrize("max_length", [1, 2, 4])

@@ -218,5 +218,7 @@ def test_real_treebanks_run(encoder, shared, name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TREEBANKS)
 def test_whole_treebanks_run(encoder, shared, name):
-    for path in sorted((shared / "data" / f"ud-{name}").glob("*.conllu")):
+    paths = sorted((shared / "data" / f"ud-{name}").glob("*.conllu"))
+    assert paths
+    for path in paths:
         check_treebank(encoder, path)

@@ -18,6 +18,7 @@ from headscope.extraction.run import run
 from headscope.probing.dependency import FLUSH_ROWS, Dependency, predicted_heads
 from headscope.probing.relations import OFFSETS
 from headscope.results import DIRECTIONS
+from tests import models
 
 EXPECTED = Path(__file__).resolve().parents[1] / "data" / "expected" / "dependency.json"
 TO_HEAD, FROM_HEAD = DIRECTIONS
@@ -26,10 +27,7 @@ RESAMPLING = Resampling(0, "ab" * 32)
 
 def observed(encoder, sentences, *, batch_tokens=1024, **settings):
     observer = Dependency(encoder, RESAMPLING, **settings)
-    with observe(encoder, [observer]) as seen:
-        for batch in batches(encoder, sentences, batch_tokens=batch_tokens):
-            seen.forward(batch)
-    return observer
+    return models.shown(observer, sentences, batch_tokens=batch_tokens)
 
 
 def sentence(words, heads, relations=None, unit=0, ordinal=0):

@@ -10,21 +10,18 @@ import torch
 from headscope.datasets import Sentence, open_corpus
 from headscope.errors import MergeError
 from headscope.extraction.batches import batches
-from headscope.extraction.calibration import observe
 from headscope.extraction.hook import attention_set_to, inputs
 from headscope.extraction.observers import Resampling
 from headscope.extraction.words import NO_WORD, Pieces
 from headscope.probing.examples import MAX_WORDS, MIN_WORDS, Examples, nodes_of
+from tests import models
 
 RESAMPLING = Resampling(0, "12" * 32)
 
 
 def kept(encoder, sentences, n_wanted=4, batch_tokens=1024, resampling=RESAMPLING):
     observer = Examples(encoder, resampling, n_wanted)
-    with observe(encoder, [observer]) as seen:
-        for batch in batches(encoder, sentences, batch_tokens=batch_tokens):
-            seen.forward(batch)
-    return observer
+    return models.shown(observer, sentences, batch_tokens=batch_tokens)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ import torch
 from headscope.datasets import Sentence, open_corpus
 from headscope.errors import MergeError
 from headscope.extraction.batches import batches
-from headscope.extraction.calibration import observe
 from headscope.extraction.encoder import untrained
 from headscope.extraction.hook import attention_set_to, inputs
 from headscope.extraction.measures import MEASURES
@@ -32,11 +31,7 @@ NAMES = {
 
 
 def observed(encoder, sentences, *, batch_tokens=1024, resampling=RESAMPLING):
-    observer = Surface(encoder, resampling)
-    with observe(encoder, [observer]) as seen:
-        for batch in batches(encoder, sentences, batch_tokens=batch_tokens):
-            seen.forward(batch)
-    return observer
+    return models.shown(Surface(encoder, resampling), sentences, batch_tokens=batch_tokens)
 
 
 @pytest.fixture(scope="module")

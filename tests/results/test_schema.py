@@ -91,16 +91,16 @@ DEPENDENCY_BREAKS = {
 @pytest.mark.parametrize("name", sorted(BREAKS | SURFACE_BREAKS))
 def test_surface_schema_refuses(name, surface_result):
     document = surface_result(control=surface_result()).to_dict()
-    refuses("surface", document, (BREAKS | SURFACE_BREAKS)[name])
+    refused("surface", document, (BREAKS | SURFACE_BREAKS)[name])
 
 
 @pytest.mark.parametrize("name", sorted(BREAKS | DEPENDENCY_BREAKS))
 def test_dependency_schema_refuses(name, dependency_result):
     document = dependency_result(control=dependency_result()).to_dict()
-    refuses("dependency", document, (BREAKS | DEPENDENCY_BREAKS)[name])
+    refused("dependency", document, (BREAKS | DEPENDENCY_BREAKS)[name])
 
 
-def refuses(kind, document, break_it):
+def refused(kind, document, break_it):
     validator = Draft202012Validator(schema(kind))
     assert validator.is_valid(document)
     broken = copy.deepcopy(document)
