@@ -36,6 +36,12 @@ def glance(
 def _carried(result: DependencyResult) -> str:
     scores = list(result.relations.values())
     judged = [score for score in scores if score.gain_ci95 is not None]
+    if not judged:
+        most_frequent = scores[0]
+        why = most_frequent.nulls.get("gain", "no held-out figure")
+        said = "No relation can be judged against the best offset"
+        name = element("bdi", text(most_frequent.label))
+        return _tile("", said, f"{name}, the most frequent one: {text(why)}.")
     clear = sorted(filter(beats_offset, judged), key=lambda score: -(score.gain or 0.0))
     named = ", ".join(element("bdi", text(score.label)) for score in clear[:5])
     said = "of the relations with enough cases have an attention head that beats the best offset"

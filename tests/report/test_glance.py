@@ -56,6 +56,18 @@ def test_no_relation_that_beats_the_offset_is_said():
     )
 
 
+def test_relations_that_cannot_be_judged_are_said_with_the_reason():
+    result = dependency(ORIGIN)
+    few = {
+        label: replace(score, gain_ci95=None, nulls={"gain": "fewer than 10 units bear it"})
+        for label, score in result.relations.items()
+    }
+    found = glance(None, replace(result, relations=few), linked=False)
+    first = next(iter(few))
+    assert f"<bdi>{first}</bdi>, the most frequent one: fewer than 10 units bear it." in found
+    assert "of 0" not in found
+
+
 def test_hostile_relations_are_inert():
     result = dependency(ORIGIN, labels=("<img src=x onerror=alert(1)>", "a", "b", "c", "d"))
     assert "<img" not in glance(None, result, linked=True)
