@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headscope.datasets import write_conllu as write_conllu
     from headscope.extraction.calibration import observe as observe
     from headscope.extraction.encoder import Encoder as Encoder
-    from headscope.extraction.encoder import load_encoder as load_encoder
+    from headscope.extraction.loading import load_encoder as load_encoder
     from headscope.extraction.run import run as run
     from headscope.probing.analysis import Analysis as Analysis
     from headscope.probing.analysis import Settings as Settings
@@ -43,7 +43,7 @@ _HOMES = {
     "Sentence": "headscope.datasets",
     "Surface": "headscope.probing.surface",
     "SurfaceResult": "headscope.results",
-    "load_encoder": "headscope.extraction.encoder",
+    "load_encoder": "headscope.extraction.loading",
     "observe": "headscope.extraction.calibration",
     "open_corpus": "headscope.datasets",
     "read_conllu": "headscope.datasets",

@@ -24,7 +24,7 @@ def analyse(
 ) -> Analysis:
     """One analysis as the shared options say, with a progress bar on a terminal."""
     from headscope.datasets import open_corpus
-    from headscope.extraction.encoder import load_encoder, placement
+    from headscope.extraction.loading import load_encoder, placement
     from headscope.probing import analysis
 
     placement(options.device, options.dtype)  # before a long survey of the data

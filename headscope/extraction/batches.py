@@ -33,6 +33,10 @@ class Batch:
         valid: [B, T] True at tokens, False at padding.
         special: [B, T] True at special tokens.
         word_of: [B, T] word of each piece, `NO_WORD` at special tokens and padding.
+        target: what a decoder reads, for the same sentences; None where there is no decoder beside
+            an encoder.
+        cross: whether the keys that the target's tokens attend to are those of this batch, and not
+            their own.
     """
 
     sentences: tuple[Sentence, ...]
@@ -42,10 +46,22 @@ class Batch:
     valid: Tensor
     special: Tensor
     word_of: Tensor
+    target: Batch | None = None
+    cross: bool = False
 
     def __len__(self) -> int:
         """Number of sentences."""
         return len(self.sentences)
+
+    @property
+    def queries(self) -> Batch:
+        """Whose tokens are the queries of the attention that is observed."""
+        return self if self.target is None else self.target
+
+    @property
+    def keys(self) -> Batch:
+        """Whose tokens are the keys."""
+        return self if self.target is None or self.cross else self.target
 
     @cached_property
     def n_tokens(self) -> Tensor:
@@ -139,7 +155,7 @@ def batches(
             elif pieces.ids.max() >= encoder.n_ids:
                 # The text of a pad token that was added without a row of its own.
                 tally.leave_out("misaligned", sentence, "it holds a token without a vector")
-            elif len(pieces.ids) > encoder.max_length:
+            elif encoder.max_length is not None and len(pieces.ids) > encoder.max_length:
                 limit = f"{len(pieces.ids)} tokens, and the model takes {encoder.max_length}"
                 tally.leave_out("too_long", sentence, limit)
             elif max_map_tokens is not None and len(pieces.ids) > max_map_tokens:
@@ -149,21 +165,30 @@ def batches(
                 tally.add(sentence, pieces, encoder.unk_id)
                 kept.append((sentence, pieces))
         kept.sort(key=lambda item: -len(item[1].ids))
-        yield from (collate(encoder, group) for group in _groups(kept, batch_tokens))
+        groups = _groups(kept, batch_tokens, encoder.equal_lengths)
+        yield from (collate(encoder, group) for group in groups)
 
 
 def _groups(
-    kept: list[tuple[Sentence, Pieces]], batch_tokens: int
+    kept: list[tuple[Sentence, Pieces]], batch_tokens: int, equal_lengths: bool
 ) -> Iterator[list[tuple[Sentence, Pieces]]]:
+    """Sentences of falling length, cut into groups; `equal_lengths`: without any padding."""
     start = 0
     while start < len(kept):
-        size = max(1, batch_tokens // len(kept[start][1].ids))
-        yield kept[start : start + size]
-        start += size
+        length = len(kept[start][1].ids)
+        group = kept[start : start + max(1, batch_tokens // length)]
+        if equal_lengths:
+            group = [item for item in group if len(item[1].ids) == length]
+        yield group
+        start += len(group)
 
 
-def collate(encoder: Encoder, group: Sequence[tuple[Sentence, Pieces]]) -> Batch:
-    """One batch, on the device of the encoder."""
+def collate(
+    encoder: Encoder,
+    group: Sequence[tuple[Sentence, Pieces]],
+    targets: Sequence[tuple[Sentence, Pieces]] | None = None,
+) -> Batch:
+    """One batch, on the device of the encoder, and beside it what a decoder reads, if any."""
     length = max(len(pieces.ids) for _, pieces in group)
     shape = (len(group), length)
     ids = np.full(shape, encoder.pad_id, dtype=np.int64)
@@ -183,4 +208,10 @@ def collate(encoder: Encoder, group: Sequence[tuple[Sentence, Pieces]]) -> Batch
         for array in (ids, types, valid, special, word_of)
     ]
     sentences = tuple(sentence for sentence, _ in group)
-    return Batch(sentences, tuple(pieces for _, pieces in group), *tensors)
+    return Batch(
+        sentences,
+        tuple(pieces for _, pieces in group),
+        *tensors,
+        target=collate(encoder, targets) if targets else None,
+        cross=encoder.info.attention == "cross",
+    )

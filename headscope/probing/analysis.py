@@ -12,7 +12,8 @@ import numpy as np
 from headscope.datasets import Corpus, Sentence, open_corpus
 from headscope.errors import HeadscopeError, unknown
 from headscope.extraction.batches import BATCH_TOKENS
-from headscope.extraction.encoder import Encoder, load_encoder, untrained
+from headscope.extraction.encoder import Encoder
+from headscope.extraction.loading import load_encoder, untrained
 from headscope.extraction.observers import N_BOOTSTRAP, N_SPLITS, Observer, Resampling
 from headscope.extraction.run import Pass, Progress, run, versions
 from headscope.extraction.words import Rows

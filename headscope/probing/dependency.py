@@ -16,6 +16,7 @@ from headscope.extraction.batches import Batch
 from headscope.extraction.encoder import Encoder
 from headscope.extraction.observers import (
     MIN_UNITS,
+    Block,
     Floats,
     Resampling,
     refuse_unlike,
@@ -67,12 +68,12 @@ class Dependency:
         self._open: _OpenBatch | None = None
         self._pending: list[_Hits] = []
 
-    def update(self, layer: int, start: int, probs: Tensor, batch: Batch) -> None:
-        """Takes in one layer's whole map [B, H, T, T]."""
-        if self._open is None or self._open.batch is not batch:
+    def update(self, block: Block) -> None:
+        """Takes in one layer's whole map."""
+        if self._open is None or self._open.batch is not block.batch:
             label = coarse if self.coarse_labels else str
-            self._open = _OpenBatch.of(batch, self.encoder, self.rows, label)
-        self._open.add(layer, probs)
+            self._open = _OpenBatch.of(block.batch, self.encoder, self.rows, label)
+        self._open.add(block.layer, block.probs)
 
     def close(self, batch: Batch) -> None:
         """Keeps the batch's hits, and adds them to the sums when enough are held."""

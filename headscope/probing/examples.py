@@ -7,12 +7,11 @@ from typing import Literal, final
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from headscope.datasets import Sentence
 from headscope.extraction.batches import Batch
 from headscope.extraction.encoder import Encoder
-from headscope.extraction.observers import Resampling, refuse_unlike, run_of
+from headscope.extraction.observers import Block, Resampling, refuse_unlike, run_of
 from headscope.extraction.words import Merger, Pieces, Rows
 from headscope.results import Example
 
@@ -44,9 +43,10 @@ class Examples:
         self.kept: dict[int, tuple[int, Example]] = {}
         self._open: dict[int, list[npt.NDArray[np.float32]]] = {}
 
-    def update(self, layer: int, start: int, probs: Tensor, batch: Batch) -> None:
-        """Takes in one layer's whole map [B, H, T, T]."""
-        if layer == 0:
+    def update(self, block: Block) -> None:
+        """Takes in one layer's whole map."""
+        batch, probs = block.batch, block.probs
+        if block.layer == 0:
             self._open = {row: [] for row in self._candidates(batch)}
         for row, maps in self._open.items():
             node_of, n_nodes = nodes_of(batch.pieces[row])

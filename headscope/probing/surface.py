@@ -16,6 +16,7 @@ from headscope.extraction.measures import MEASURES, Tokens, Weights, describe_to
 from headscope.extraction.observers import (
     BOOTSTRAP,
     MIN_UNITS,
+    Block,
     Floats,
     Resampling,
     percentile_interval,
@@ -54,11 +55,11 @@ class Surface:
         self.units: list[frozenset[int]] = [frozenset() for _ in MEASURES]
         self._open: _OpenBatch | None = None
 
-    def update(self, layer: int, start: int, probs: Tensor, batch: Batch) -> None:
-        """Takes in rows start, start + 1, ... of one layer: probs [B, H, rows, T]."""
-        if self._open is None or self._open.batch is not batch:
-            self._open = _OpenBatch.of(batch, self.encoder)
-        self._open.add(layer, start, probs)
+    def update(self, block: Block) -> None:
+        """Takes in some rows of one layer, or all."""
+        if self._open is None or self._open.batch is not block.batch:
+            self._open = _OpenBatch.of(block.batch, self.encoder)
+        self._open.add(block.layer, block.start, block.probs)
 
     def close(self, batch: Batch) -> None:
         """Adds the batch to the sums under every column of weights."""

@@ -1,0 +1,103 @@
+"""Which keys a query may see: masks that are made for the rows at hand and never as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.masking_utils import (
+    and_masks,
+    eager_mask,
+    padding_mask_function,
+    prepare_padding_mask,
+)
+
+
+@dataclass(eq=False)
+class Mask:
+    """Visibility of keys, row by row. Layers of one kind share the object within a pass.
+
+    Attributes:
+        rows: (start, stop) -> [B or 1, 1, rows or 1, K] True where the query may see the key.
+    """
+
+    rows: Callable[[int, int], Tensor]
+    _kept: tuple[int, int, Tensor] | None = field(default=None, repr=False)
+
+    def visible(self, start: int, stop: int) -> Tensor:
+        """[B or 1, 1, stop - start, K] True where the query may see the key."""
+        # All layers ask for the same rows, one after the other, where one block holds them all.
+        if self._kept is None or self._kept[:2] != (start, stop):
+            rows = self.rows(start, stop)
+            self._kept = (start, stop, rows.expand(-1, -1, stop - start, -1))
+        return self._kept[2]
+
+    def add_to(self, scores: Tensor, start: int, stop: int, keys: slice) -> Tensor:
+        """Scores [B, H, rows, keys], changed in place: the lowest number at keys not seen."""
+        unseen = ~self.visible(start, stop)[..., keys]
+        return scores.masked_fill_(unseen, torch.finfo(scores.dtype).min)
+
+
+def row_masks(
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    q_offset: int = 0,
+    kv_offset: int = 0,
+    mask_function: Callable[..., Tensor] | None = None,
+    attention_mask: Tensor | None = None,
+    local_size: int | None = None,
+    allow_is_bidirectional_skip: bool = False,
+    use_vmap: bool = False,
+    device: torch.device | str = "cpu",
+    **others: Any,
+) -> Mask | None:
+    """A mask builder of the library's interface (`AttentionMaskInterface`) that builds no T x T.
+
+    None where every key is visible to every query.
+    """
+    assert mask_function is not None
+    padding = prepare_padding_mask(attention_mask, kv_length, kv_offset)
+    unpadded = padding is None or bool(padding.all())
+    if allow_is_bidirectional_skip and unpadded and (local_size is None or kv_length < local_size):
+        return None
+    if use_vmap:
+        # Rules that are no plain functions of places, such as some that users pass in.
+        whole = eager_mask(
+            batch_size, q_length, kv_length, q_offset, kv_offset, mask_function, attention_mask,
+            use_vmap=True, device=device, **others,
+        )  # fmt: skip
+        return mask_of(whole)
+    rule = mask_function
+    if padding is not None:
+        rule = and_masks(rule, padding_mask_function(padding))
+    sentences = torch.arange(batch_size, device=device).view(-1, 1, 1, 1)
+    head = torch.zeros(1, 1, 1, 1, dtype=torch.long, device=device)
+    keys = torch.arange(kv_length, device=device).view(1, 1, 1, -1) + kv_offset
+
+    def rows(start: int, stop: int) -> Tensor:
+        queries = torch.arange(start, stop, device=device).view(1, 1, -1, 1) + q_offset
+        return rule(sentences, head, queries, keys)
+
+    return Mask(rows)
+
+
+def mask_of(given: Tensor) -> Mask:
+    """The mask that a tensor [B, 1, T or 1, K] is: bool, or 0 and a very low number to be added."""
+    visible = given if given.dtype == torch.bool else given > torch.finfo(given.dtype).min / 2
+    return Mask(lambda start, stop: visible if visible.shape[2] == 1 else visible[:, :, start:stop])
+
+
+
+def triangle(causal: bool, valid_keys: Tensor) -> Mask:
+    """The mask of a model that builds none of ours: keys [B, K] that are no padding, none later."""
+    places = torch.arange(valid_keys.shape[1], device=valid_keys.device)
+
+    def rows(start: int, stop: int) -> Tensor:
+        seen = valid_keys[:, None, None, :].expand(-1, -1, stop - start, -1)
+        return seen & (places <= places[start:stop, None]) if causal else seen
+
+    return Mask(rows)

@@ -1,0 +1,208 @@
+"""A model under observation: one forward pass a batch, its attention handed to observers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor, nn
+
+from headscope.errors import HeadscopeError, ModelError, unknown
+from headscope.extraction.batches import Batch
+from headscope.extraction.encoder import Encoder
+from headscope.extraction.hook import PassDone, heard_by, inputs
+from headscope.extraction.masks import Mask
+from headscope.extraction.observers import Block, Observer
+from headscope.extraction.own_maps import own_blocks
+
+BLOCK_BYTES = 16 * 2**20
+"""Probabilities of one layer held at once, unless an observer asks for whole maps."""
+
+MAX_MAP_TOKENS = 1024
+"""Longest sequence for which whole maps are given to observers."""
+
+_NEEDS = ("rows", "maps")
+
+
+@dataclass
+class Observation:
+    """A model whose attention layers report to observers.
+
+    Attributes:
+        encoder: the model under observation.
+        observers: receive every block of rows, or every whole map, of every layer.
+        max_map_tokens: longest sequence whose whole maps are handed out.
+    """
+
+    encoder: Encoder
+    observers: Sequence[Observer]
+    max_map_tokens: int = MAX_MAP_TOKENS
+    _batch: Batch | None = field(default=None, repr=False)
+    _calls: int = field(default=0, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuses observers that would be handed nothing."""
+        for observer in self.observers:
+            if observer.needs not in _NEEDS:
+                raise unknown(f"need of {type(observer).__name__}", observer.needs, _NEEDS)
+
+    def forward(self, batch: Batch) -> None:
+        """One pass over a batch; observers have added it up when this returns.
+
+        Nobody needs what comes after the last layer's attention, so the pass stops there. When the
+        pass fails, the batch is in no observer's sums.
+
+        Raises:
+            ModelError: attention that is no probability distribution, or a layer that was called
+                out of turn.
+            HeadscopeError: an observer wants whole maps of a sequence that is too long.
+        """
+        self._refuse_long(batch)
+        # A batch object for every pass, so that no observer goes on with what it kept of a pass
+        # that failed when the same batch is tried again.
+        batch = replace(batch, target=batch.target and replace(batch.target))
+        self._batch, self._calls = batch, 0
+        try:
+            with torch.no_grad():
+                if self.encoder.route == "maps":
+                    for block in own_blocks(self.encoder, batch):
+                        self.show(block, block.probs.shape[2])
+                else:
+                    self._listen(batch)
+            for observer in self.observers:
+                observer.close(batch.queries)
+        finally:
+            self._batch = None
+
+    def _listen(self, batch: Batch) -> None:
+        with heard_by(self), contextlib.suppress(PassDone):
+            self.encoder.model(**inputs(self.encoder, batch))
+        expected = 1 + max(
+            number for number, call in enumerate(self.encoder.sites) if call.layer is not None
+        )
+        if self._calls < expected:
+            raise ModelError(
+                f"{self.encoder.info.name}: {self._calls} attention layers were called, "
+                f"expected {expected}"
+            )
+
+    def arrive(self, module: nn.Module, mask: Mask | None) -> Site | None:
+        """The layer that this call is, or None when the call is not part of an observed pass."""
+        if self._batch is None:
+            return None
+        number, sites = self._calls, self.encoder.sites
+        if number >= len(sites) or sites[number].module is not module:
+            if all(call.module is not module for call in sites):
+                return None
+            raise ModelError(
+                f"{self.encoder.info.name}: attention layer {number} was called out of turn"
+            )
+        self._calls += 1
+        layer = sites[number].layer
+        if layer is None:
+            return None
+        return Site(self, self._batch, layer, mask, last=layer == self.encoder.n_layers - 1)
+
+    def show(self, block: Block, n_rows: int, whole: Tensor | None = None) -> None:
+        """Hands a block to the observers, and `whole`, once it is there, to those that need it."""
+        # What an observer runs itself, the same model even, is plain attention.
+        with heard_by(None):
+            for observer in self.observers:
+                if observer.needs == "rows":
+                    observer.update(block)
+            if block.start == 0 and block.stop == n_rows and whole is None:
+                whole = block.probs
+            if whole is not None:
+                for observer in self.observers:
+                    if observer.needs == "maps":
+                        observer.update(replace(block, start=0, first_key=0, probs=whole))
+
+    def _refuse_long(self, batch: Batch) -> None:
+        n_rows, n_keys = batch.queries.input_ids.shape[1], batch.input_ids.shape[1]
+        every_map = self.encoder.route == "maps"
+        if max(n_rows, n_keys) <= self.max_map_tokens or (
+            not every_map and all(o.needs == "rows" for o in self.observers)
+        ):
+            return
+        longest = batch.sentences[int(batch.n_tokens.argmax())]
+        size = len(batch) * self.encoder.n_heads * n_rows * n_keys * 4 / 2**20
+        why = "whole maps would take"
+        if every_map:
+            size *= self.encoder.n_layers
+            why = f"models of family '{self.encoder.info.family}' give whole maps only; they take"
+        raise HeadscopeError(
+            f"sentence {longest.sent_id}, a sequence of {n_keys:,} tokens: {why} {size:,.0f} MiB"
+            f"{'' if every_map else ' a layer'}, and are given up to {self.max_map_tokens:,} "
+            "tokens; leave out long sentences, or raise max_map_tokens"
+        )
+
+
+@dataclass
+class Site:
+    """One attention layer of one observed forward pass."""
+
+    observation: Observation
+    batch: Batch
+    layer: int
+    mask: Mask | None
+    last: bool
+    _whole: Tensor | None = None
+
+    def block_rows(self, query: Tensor, n_keys: int) -> int:
+        """Number of query rows whose probabilities are computed at once."""
+        n_batch, n_heads, n_rows, _ = query.shape
+        return max(1, min(n_rows, BLOCK_BYTES // (4 * n_batch * n_heads * n_keys)))
+
+    def see(self, start: int, probs: Tensor, shape: tuple[int, int], first_key: int = 0) -> None:
+        """Hands rows start, start + 1, ... to the observers.
+
+        probs: [B, H, rows, K], keys from `first_key` on; shape: rows and keys of the whole map.
+        """
+        probs = self._checked(start, probs)
+        block = Block(
+            self.layer, start, probs, self.batch.queries, self.batch.keys, self.mask, first_key
+        )
+        observers = self.observation.observers
+        needs_maps = any(observer.needs == "maps" for observer in observers)
+        self.observation.show(block, shape[0], self._whole_map(block, shape) if needs_maps else None)
+
+    def _whole_map(self, block: Block, shape: tuple[int, int]) -> Tensor | None:
+        """[B, H, Tq, Tk] when the last row is in."""
+        n_rows, n_keys = shape
+        if block.start == 0 and block.stop == n_rows and block.probs.shape[3] == n_keys:
+            return block.probs
+        if self._whole is None:
+            self._whole = block.probs.new_zeros((*block.probs.shape[:2], n_rows, n_keys))
+        last = block.first_key + block.probs.shape[3]
+        self._whole[:, :, block.start : block.stop, block.first_key : last] = block.probs
+        return self._whole if block.stop == n_rows else None
+
+    def _checked(self, start: int, probs: Tensor) -> Tensor:
+        """The rows, each of them a distribution; where padding has none, its row is emptied."""
+        encoder = self.observation.encoder
+        totals = probs.sum(3)
+        # What lacks to 1 is on a sink, an extra score without a token, where the model has one.
+        off = (totals - 1).clamp(min=0) if encoder.has_sinks else (totals - 1).abs()
+        if bool(off.max() <= 1e-3):
+            return probs
+        # NaN compares as False, so that it is found here as well.
+        wrong = ~(off <= 1e-3)
+        valid = self.batch.queries.valid
+        real = wrong & valid[:, start : start + probs.shape[2]].unsqueeze(1)
+        if real.any():
+            sentence, head, row = (int(i) for i in real.nonzero()[0])
+            raise ModelError(
+                f"{encoder.info.name}: sentence "
+                f"{self.batch.sentences[sentence].sent_id}, layer {self.layer}, head {head}, row "
+                f"{start + row}: attention sums to {float(totals[sentence, head, row])}, "
+                f"expected 1; {self._what_to_do()}"
+            )
+        # Left as it is, NaN times a weight of 0 would be NaN in the sums of real rows.
+        return probs.masked_fill(wrong.unsqueeze(3), 0.0)
+
+    def _what_to_do(self) -> str:
+        if self.observation.encoder.info.dtype in ("float16", "bfloat16"):
+            return "try --dtype float32"
+        return "are all weights of this checkpoint finite?"
