@@ -53,6 +53,11 @@ class Batch:
         """Number of sentences."""
         return len(self.sentences)
 
+    @cached_property
+    def segment_of(self) -> Tensor:
+        """[B, T] 0 at tokens of words."""
+        return torch.where(self.word_of >= 0, 0, NO_WORD)
+
     @property
     def queries(self) -> Batch:
         """Whose tokens are the queries of the attention that is observed."""

@@ -143,7 +143,7 @@ def assemble(
 ) -> Encoder:
     """An encoder, not calibrated yet, without a limit of length."""
     pad_id = config.pad_token_id if vocabulary.pad_id is None else vocabulary.pad_id
-    n_ids = model.get_input_embeddings().num_embeddings
+    n_ids = len(model.get_input_embeddings().weight)
     return Encoder(
         model=observed_part(model, config, info.attention),
         config=config,
@@ -210,7 +210,7 @@ def position_limit(model: nn.Module, config: PreTrainedConfig) -> int | None:
         for name, part in model.named_modules()
         if name.endswith("position_embeddings") and getattr(part, "padding_idx", None) is not None
         # Roberta kin number positions from padding_idx + 1: earlier rows are never used.
-        if part.num_embeddings == table
+        if len(part.weight) == table
     ]
     return table - max(offsets, default=0)
 

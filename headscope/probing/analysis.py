@@ -158,7 +158,8 @@ def _once(
 def _surface_result(
     encoder: Encoder, seen: Pass, settings: Settings, observer: Surface
 ) -> SurfaceResult:
-    return SurfaceResult(_provenance(encoder, seen, settings), None, observer.result())
+    origin = _provenance(encoder, seen, settings)
+    return SurfaceResult(origin, None, observer.result(), observer.variants())
 
 
 def _dependency_result(
