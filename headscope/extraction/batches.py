@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -208,15 +210,18 @@ def collate(
         valid[row, :n_tokens] = True
         special[row, :n_tokens] = pieces.special
         word_of[row, :n_tokens] = pieces.word_of
-    tensors = [
-        torch.from_numpy(array).to(encoder.device)
-        for array in (ids, types, valid, special, word_of)
-    ]
-    sentences = tuple(sentence for sentence, _ in group)
+
+    def placed(array: npt.NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).to(encoder.device)
+
     return Batch(
-        sentences,
-        tuple(pieces for _, pieces in group),
-        *tensors,
+        sentences=tuple(sentence for sentence, _ in group),
+        pieces=tuple(pieces for _, pieces in group),
+        input_ids=placed(ids),
+        type_ids=placed(types),
+        valid=placed(valid),
+        special=placed(special),
+        word_of=placed(word_of),
         target=collate(encoder, targets) if targets else None,
         cross=encoder.info.attention == "cross",
     )

@@ -176,8 +176,8 @@ def attention_set_to(model: nn.Module, name: str) -> Iterator[None]:
     """The model and all its parts use the named attention function inside the block, in eval mode.
 
     Parts whose attention function cannot be chosen keep their own; where they have several, as
-    Falcon has, they use eager unless `name` is sdpa. On every exit each part gets back the function and the training
-    mode that it had.
+    Falcon has, they use eager unless `name` is sdpa. On every exit each part gets back the function
+    and the training mode that it had.
 
     Raises:
         ModelError: no part of it is a model of the library.

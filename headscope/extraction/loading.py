@@ -186,9 +186,9 @@ def _max_length(checkpoint: Checkpoint, vocabulary: Vocabulary, encoder: Encoder
     piece, last_id = vocabulary.last
     if last_id >= encoder.n_ids:
         raise checkpoint.error(
-            f"its tokenizer has id {last_id} ('{piece}'), its embedding table {encoder.n_ids} rows, "
-            f"ids 0 to {encoder.n_ids - 1}; expected the tokenizer that the model was trained "
-            "with, or model.resize_token_embeddings(len(tokenizer)) before saving"
+            f"its tokenizer has id {last_id} ('{piece}'), its embedding table {encoder.n_ids} "
+            f"rows, ids 0 to {encoder.n_ids - 1}; expected the tokenizer that the model was "
+            "trained with, or model.resize_token_embeddings(len(tokenizer)) before saving"
         )
     table = position_limit(encoder.model, encoder.config)
     n_special = vocabulary.tokenizer.num_special_tokens_to_add(is_pair=False)

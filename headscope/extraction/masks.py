@@ -91,7 +91,6 @@ def mask_of(given: Tensor) -> Mask:
     return Mask(lambda start, stop: visible if visible.shape[2] == 1 else visible[:, :, start:stop])
 
 
-
 def band(causal: bool, reach: int | None, valid_keys: Tensor) -> Mask:
     """The mask of a model that does not ask for ours: no padding, none later, none out of reach.
 

@@ -102,8 +102,7 @@ MEASURES: dict[str, Measure] = {
     "other_text": Measure(
         _other("text"),
         lambda rows: (
-            rows.queries.has_texts
-            & (rows.queries.sets["text 0"] | rows.queries.sets["text 1"])
+            rows.queries.has_texts & (rows.queries.sets["text 0"] | rows.queries.sets["text 1"])
         ),
         square=True,
         why_none="the data are no pairs of texts",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -17,54 +16,6 @@ EXACT_KEYS = 1024
 
 NO_MASS = 1e-9
 """What a row must have on other tokens than the first to be renormalised over them."""
-
-
-class Rows(Protocol):
-    """What a measure may ask; values [B, H, rows] float64, facts [B or 1, rows]."""
-
-    @property
-    def queries(self) -> Tokens:
-        """Marks on the tokens of the queries, of these rows only."""
-
-    @property
-    def total(self) -> PerRow:
-        """Sum of each row."""
-
-    @property
-    def entropy(self) -> PerRow:
-        """Entropy of each row in nats, 0 ln 0 = 0."""
-
-    @property
-    def distance(self) -> PerRow:
-        """sum_j A[i,j] |i - j|."""
-
-    @property
-    def n_visible(self) -> Tensor:
-        """[B, rows] number of keys that the query may see."""
-
-    @property
-    def first(self) -> PerRow:
-        """A[i, 0]."""
-
-    @property
-    def has_first(self) -> bool:
-        """Whether the first token is there."""
-
-    @property
-    def has_sinks(self) -> bool:
-        """Whether rows may lack to 1 what a sink takes."""
-
-    def mass(self, name: str) -> PerRow:
-        """Attention to a set of tokens."""
-
-    def has(self, name: str) -> Tensor:
-        """[B, 1] whether the sentence has such a token."""
-
-    def cell(self, offset: int) -> PerRow:
-        """A[i, i + offset], 0 where there is no such key."""
-
-    def has_cell(self, offset: int) -> Tensor:
-        """[B, rows] whether the query may see the key at i + offset."""
 
 
 class Kept:
@@ -209,9 +160,9 @@ class WithoutFirst:
     @cached_property
     def entropy(self) -> PerRow:
         """Entropy of each row in nats: that of p / m is (H + p0 ln p0) / m + ln m."""
-        others = self._rows.entropy - torch.special.entr(self._rows.first)
+        first: PerRow = torch.special.entr(self._rows.first)
         logs = torch.where(self.defined, self.rest.clamp(min=NO_MASS).log(), 0.0)
-        return (others * self._factor + logs).clamp(min=0)
+        return ((self._rows.entropy - first) * self._factor + logs).clamp(min=0)
 
     @cached_property
     def distance(self) -> PerRow:
@@ -247,6 +198,10 @@ class WithoutFirst:
 
     def _not_first(self, offset: int) -> Tensor:
         return self._rows._row_numbers + offset != 0
+
+
+Rows = Kept | WithoutFirst
+"""What a measure is taken of; both answer the same questions, [B, H, rows] float64 a value."""
 
 
 def entropy(probs: Probs) -> PerRow:

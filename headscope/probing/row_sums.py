@@ -1,9 +1,10 @@
-"""Surface measures summed over the query rows of one batch, in every way in which they are taken."""
+"""Surface measures summed over the query rows of one batch, in every way they are taken."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from headscope.extraction.encoder import Encoder
 from headscope.extraction.measures import MEASURES
 from headscope.extraction.observers import Block
 from headscope.extraction.rows import EXACT_KEYS, Kept, Rows, WithoutFirst
-from headscope.extraction.tokens import Tokens, describe_tokens
+from headscope.extraction.tokens import describe_tokens
 
 WAYS = ("all", "without_first", "first_text", "second_text")
 """Ways in which every measure is taken: over all rows as they are; over all rows with the first
@@ -61,14 +62,14 @@ class RowSums:
         self.square = block.keys is block.batch
         self.queries = describe_tokens(block.batch, encoder)
         self.keys = self.queries if self.square else describe_tokens(block.keys, encoder)
-        n_batch, n_layers, n_heads = len(block.batch), encoder.n_layers, encoder.n_heads
-        ways, m = len(WAYS), len(MEASURES)
-        exact = {"dtype": torch.float64, "device": block.probs.device}
-        self.sums = torch.zeros(n_batch, n_layers, n_heads, ways, m, **exact)  # type: ignore[arg-type]
-        self.undefined = torch.zeros(n_batch, n_layers, n_heads, m, **exact)  # type: ignore[arg-type]
-        self.counts = torch.zeros(n_batch, n_layers, ways, m, **exact)  # type: ignore[arg-type]
-        self.uniform = torch.zeros(n_layers, ways, m, **exact)  # type: ignore[arg-type]
-        self.uniform_counts = torch.zeros_like(self.uniform)
+        zeros = partial(torch.zeros, dtype=torch.float64, device=block.probs.device)
+        batch, layers, heads = len(block.batch), encoder.n_layers, encoder.n_heads
+        ways, measures = len(WAYS), len(MEASURES)
+        self.sums = zeros(batch, layers, heads, ways, measures)
+        self.undefined = zeros(batch, layers, heads, measures)
+        self.counts = zeros(batch, layers, ways, measures)
+        self.uniform = zeros(layers, ways, measures)
+        self.uniform_counts = zeros(layers, ways, measures)
         self._known: dict[tuple[int, int, int], _Facts] = {}
 
     def add(self, block: Block) -> None:
@@ -125,9 +126,12 @@ class RowSums:
             for number, way in enumerate(WAYS[2:]):
                 of_text = rows.queries.sets[f"text {number}"].unsqueeze(2)
                 weights[way] = weights["all"] * of_text
-        active = {way: held.flatten(0, 1).any(0).nonzero().flatten().tolist()
-                  for way, held in weights.items()}  # fmt: skip
-        facts = _Facts(visible, weights, active, *self.uniform.new_zeros(2, *self.uniform.shape[1:]))
+        active = {
+            way: held.flatten(0, 1).any(0).nonzero().flatten().tolist()
+            for way, held in weights.items()
+        }
+        nothing = self.uniform.new_zeros(2, *self.uniform.shape[1:])
+        facts = _Facts(visible, weights, active, *nothing)
         sums, undefined = self._sums(rows, facts)
         facts.uniform.copy_(sums.sum((0, 1)))
         for place, way in enumerate(WAYS):

@@ -127,7 +127,8 @@ class DependencyResult(Result):
         "the other, both ways, mean over 10 splits. gain: held-out head minus held-out offset, "
         "paired. ceiling, [layer] or of the best head's layer: share of the arcs whose other end "
         "the attending word may see, and so the highest accuracy a head can reach (1 unless the "
-        "model is causal or attends within windows). Intervals: 95 % percentile bootstrap over units, 200 Poisson(1) replicates; "
+        "model is causal or attends within windows). Intervals: 95 % percentile bootstrap over "
+        "units, 200 Poisson(1) replicates; "
         "those of held-out figures keep the choices fixed and are centred on the figure."
     )
 
