@@ -13,6 +13,7 @@ from torch import nn
 from transformers import AutoModel, PreTrainedConfig
 
 from headscope.errors import ModelError, unknown
+from headscope.extraction.adapters import adapter_sha256, merged, with_base
 from headscope.extraction.calibration import calibrate
 from headscope.extraction.checkpoint import (
     DEMO,
@@ -71,13 +72,15 @@ def load_encoder(
     if attention not in (None, *ATTENTION):
         raise unknown("attention", str(attention), ATTENTION)
     place, kind, notes = placement(device, dtype)
-    checkpoint = locate(name, trust_remote_code=trust_remote_code)
+    checkpoint = with_base(locate(name, trust_remote_code=trust_remote_code))
     with quiet():
         config = read_config(checkpoint)
         _refuse_attention(checkpoint, config, attention)
         vocabulary = read_tokenizer(checkpoint)
-        model = read_weights(checkpoint, config)
+        model = merged(checkpoint, read_weights(checkpoint, config))
     sha256 = weights_sha256(checkpoint, config)
+    if checkpoint.adapter is not None:
+        sha256 = adapter_sha256(checkpoint.adapter, sha256)
     if name == DEMO:
         if sha256 != DEMO_SHA256:
             raise ModelError(
