@@ -23,17 +23,22 @@ def analyse(
     model: str, data: str, kinds: Sequence[str], settings: Settings, options: Options
 ) -> Analysis:
     """One analysis as the shared options say, with a progress bar on a terminal."""
-    from headscope.datasets import open_corpus
+    from headscope.datasets import columns_of, open_corpus
     from headscope.extraction.loading import load_encoder, placement
     from headscope.probing import analysis
 
     placement(options.device, options.dtype)  # before a long survey of the data
     corpus = open_corpus(
-        data, format=options.format, limit=options.limit, skip_bad=options.skip_bad
+        data,
+        format=options.format,
+        columns=None if options.columns is None else columns_of(options.columns),
+        limit=options.limit,
+        skip_bad=options.skip_bad,
     )
     with _progress(corpus.n_sentences, options) as progress:
         encoder = load_encoder(
             model,
+            attention=options.attention,
             device=options.device,
             dtype=options.dtype,
             trust_remote_code=options.trust_remote_code,
@@ -54,6 +59,7 @@ def settings_of(
         control=options.control,
         n_examples=n_examples,
         batch_tokens=options.batch_tokens,
+        target=options.target,  # type: ignore[arg-type]
     )
 
 

@@ -221,8 +221,8 @@ BROKEN = {
     "twice": ("x.tsv", "text\ttext\na\tb\n", 1, "2 columns 'text'; expected one"),
     "too few": ("x.tsv", "text\tlabel\na\n", 2, "1 tab-separated column; expected 2"),
     "spaces": ("x.tsv", "text\tlabel\n \u3000\t1\n", 2, "an empty text; expected at least"),
-    "columns": ("x.tsv", "\t".join("abcdefghi"), 1, "no column 'text' among 'a', 'b', 'c', 'd', 'e', "
-        "'f', 'g', 'h', ...; expected text, and text_pair, label and target where there are such"),
+    "columns": ("x.tsv", "\t".join("abcdefghi"), 1, "no column 'text' among 'a', 'b', 'c', 'd', "
+        "'e', 'f', 'g', 'h', ...; expected text, and text_pair, label and target where"),
     "json list": ("x.jsonl", '[{"text": "a"}]\n', 1, "JSON '[{\"text\": \"a\"}]'; expected one"),
     "json cut": ("x.jsonl", '{"text": "a"}\n{"text": "b\n', 2, "broken JSON (column 10: Untermin"),
     "json pretty": ("x.jsonl", '{\n "text": "a"\n}\n', 1, "broken JSON (column 2: Expecting"),
