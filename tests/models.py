@@ -65,10 +65,12 @@ def encoder_for(model, family, name="tiny"):
     )
     return Encoder(
         model=model.eval(),
+        config=config,
         tokenizer=family_tokenizer(family).backend_tokenizer,
         info=info,
         max_length=FAMILY[family].max_length,
         pad_id=pad_id,
+        start_id=None,
         cls_id=cls_id,
         separator_id=separator_id,
         unk_id=unk_id,
