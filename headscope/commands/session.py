@@ -14,6 +14,8 @@ from headscope.cli import Options
 from headscope.errors import HeadscopeError
 
 if TYPE_CHECKING:
+    from headscope.datasets import Corpus
+    from headscope.extraction.encoder import Encoder
     from headscope.extraction.run import Progress
     from headscope.probing.analysis import Analysis, Settings
     from headscope.results import Result
@@ -23,22 +25,40 @@ def analyse(
     model: str, data: str, kinds: Sequence[str], settings: Settings, options: Options
 ) -> Analysis:
     """One analysis as the shared options say, with a progress bar on a terminal."""
-    from headscope.datasets import open_corpus
-    from headscope.extraction.loading import load_encoder, placement
     from headscope.probing import analysis
 
-    placement(options.device, options.dtype)  # before a long survey of the data
-    corpus = open_corpus(
-        data, format=options.format, limit=options.limit, skip_bad=options.skip_bad
-    )
+    corpus = opened(data, options)
     with _progress(corpus.n_sentences, options) as progress:
-        encoder = load_encoder(
-            model,
-            device=options.device,
-            dtype=options.dtype,
-            trust_remote_code=options.trust_remote_code,
-        )
+        encoder = loaded(model, options)
         return analysis.analyse(encoder, corpus, kinds, settings=settings, progress=progress)
+
+
+def opened(data: str, options: Options) -> Corpus:
+    """The data, once it is known that the model can be placed where it was asked for."""
+    from headscope.datasets import columns_of, open_corpus
+    from headscope.extraction.loading import placement
+
+    placement(options.device, options.dtype)  # before a long survey of the data
+    return open_corpus(
+        data,
+        format=options.format,
+        columns=None if options.columns is None else columns_of(options.columns),
+        limit=options.limit,
+        skip_bad=options.skip_bad,
+    )
+
+
+def loaded(model: str, options: Options) -> Encoder:
+    """The model, as the shared options say."""
+    from headscope.extraction.loading import load_encoder
+
+    return load_encoder(
+        model,
+        attention=options.attention,
+        device=options.device,
+        dtype=options.dtype,
+        trust_remote_code=options.trust_remote_code,
+    )
 
 
 def settings_of(
@@ -54,6 +74,7 @@ def settings_of(
         control=options.control,
         n_examples=n_examples,
         batch_tokens=options.batch_tokens,
+        target=options.target,  # type: ignore[arg-type]
     )
 
 

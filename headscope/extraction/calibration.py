@@ -146,7 +146,7 @@ def _sentence(n_words: int) -> Sentence:
 def _pieces(ids: list[int], length: int) -> Pieces:
     chosen = torch.tensor([ids[(11 * i + length) % len(ids)] for i in range(length)]).numpy()
     zeros = torch.zeros(length, dtype=torch.long).numpy()
-    return Pieces(chosen, zeros, zeros.astype(bool), zeros + NO_WORD, length)
+    return Pieces(chosen, zeros, zeros.astype(bool), zeros + NO_WORD, zeros, length)
 
 
 @dataclass

@@ -9,7 +9,7 @@ from importlib.metadata import version
 
 from headscope import __version__
 from headscope.datasets import Corpus
-from headscope.extraction.batches import BATCH_TOKENS, Tally, batches
+from headscope.extraction.batches import BATCH_TOKENS, Tally, Target, batches
 from headscope.extraction.calibration import observe
 from headscope.extraction.encoder import Encoder
 from headscope.extraction.observation import MAX_MAP_TOKENS
@@ -49,6 +49,7 @@ def run(
     *,
     batch_tokens: int = BATCH_TOKENS,
     max_map_tokens: int = MAX_MAP_TOKENS,
+    target: Target = "column",
     progress: Progress | None = None,
 ) -> Pass:
     """One pass over the corpus; the observers have seen all of it when this returns.
@@ -60,6 +61,8 @@ def run(
         batch_tokens: tokens in a batch, padding included.
         max_map_tokens: longest sequence whose whole maps are handed out; where an observer wants
             them, longer ones are left out, for all observers alike.
+        target: what a decoder beside an encoder reads: the `column` of that name in the data, or a
+            `copy` of the sentence itself.
         progress: is told of every batch.
 
     Raises:
@@ -74,6 +77,7 @@ def run(
         tally=tally,
         batch_tokens=batch_tokens,
         max_map_tokens=max_map_tokens if wants_maps else None,
+        target=target,
     )
     with observe(encoder, observers, max_map_tokens=max_map_tokens) as observation:
         for batch in stream:
