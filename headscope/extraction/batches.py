@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
+from itertools import count, islice
 
 import numpy as np
 import torch
@@ -134,16 +134,18 @@ def batches(
     tally: Tally | None = None,
     batch_tokens: int = BATCH_TOKENS,
     max_map_tokens: int | None = None,
+    takes: Callable[[int], bool] | None = None,
 ) -> Iterator[Batch]:
     """Batches of similar length, in an order that depends on the sentences alone.
 
     Sentences longer than the model takes or than `max_map_tokens`, and those whose pieces cannot be
     aligned with their words, are left out and counted in `tally`. Memory is bounded by `WINDOW`
-    sentences.
+    sentences. `takes` says of a batch, by its 0-based number, whether it is made; all sentences are
+    counted.
     """
     tally = Tally() if tally is None else tally
     aligner = Aligner(encoder.tokenizer)
-    stream = iter(sentences)
+    stream, numbers = iter(sentences), count()
     while window := list(islice(stream, WINDOW)):
         kept: list[tuple[Sentence, Pieces]] = []
         aligned = aligner.align([sentence.words for sentence in window])
@@ -166,7 +168,10 @@ def batches(
                 kept.append((sentence, pieces))
         kept.sort(key=lambda item: -len(item[1].ids))
         groups = _groups(kept, batch_tokens, encoder.equal_lengths)
-        yield from (collate(encoder, group) for group in groups)
+        # The groups first: where they end, zip must not have drawn a number more.
+        for group, number in zip(groups, numbers, strict=False):
+            if takes is None or takes(number):
+                yield collate(encoder, group)
 
 
 def _groups(

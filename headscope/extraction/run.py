@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 
@@ -13,7 +14,8 @@ from headscope.extraction.batches import BATCH_TOKENS, Tally, batches
 from headscope.extraction.calibration import observe
 from headscope.extraction.encoder import Encoder
 from headscope.extraction.observation import MAX_MAP_TOKENS
-from headscope.extraction.observers import Observer
+from headscope.extraction.observers import Observer, Resampling
+from headscope.extraction.ranks import Ranks, ranks
 from headscope.results import DataInfo
 
 Progress = Callable[[int, int], None]
@@ -53,6 +55,9 @@ def run(
 ) -> Pass:
     """One pass over the corpus; the observers have seen all of it when this returns.
 
+    Under `torchrun` or `accelerate launch` every rank calls this with observers that are empty. It
+    takes its share of the batches, and at the end all ranks hold the sums of all.
+
     Args:
         encoder: whose attention is observed.
         corpus: is read once.
@@ -60,26 +65,35 @@ def run(
         batch_tokens: tokens in a batch, padding included.
         max_map_tokens: longest sequence whose whole maps are handed out; where an observer wants
             them, longer ones are left out, for all observers alike.
-        progress: is told of every batch.
+        progress: is told of every batch, on each rank of those that it takes.
 
     Raises:
         InputError, ParseError: from reading the corpus.
         ModelError: the model cannot be observed.
+        HeadscopeError: ranks that do not share one task, or of which one failed.
     """
     tally = Tally()
     wants_maps = encoder.route == "maps" or any(observer.needs == "maps" for observer in observers)
+    met = ranks()
     stream = batches(
         encoder,
         corpus.read(),
         tally=tally,
         batch_tokens=batch_tokens,
         max_map_tokens=max_map_tokens if wants_maps else None,
+        takes=met.takes if met else None,
     )
-    with observe(encoder, observers, max_map_tokens=max_map_tokens) as observation:
+    own = {"batch_tokens": batch_tokens, "max_map_tokens": max_map_tokens}
+    with (
+        _together(met, encoder, corpus, observers, own),
+        observe(encoder, observers, max_map_tokens=max_map_tokens) as observation,
+    ):
         for batch in stream:
             observation.forward(batch)
             if progress is not None:
                 progress(len(batch), int(batch.n_tokens.sum()))
+            if met is not None:
+                met.look()
     skipped = {**tally.skipped, "broken": len(corpus.skipped)}
     data = DataInfo(
         name=corpus.name,
@@ -96,6 +110,48 @@ def run(
         note=corpus.note,
     )
     return Pass(data, tuple(_warnings(encoder, corpus, tally)))
+
+
+@contextmanager
+def _together(
+    met: Ranks | None,
+    encoder: Encoder,
+    corpus: Corpus,
+    observers: Sequence[Observer],
+    settings: Mapping[str, object],
+) -> Iterator[None]:
+    """A pass of all ranks, whose observers are added up at its end; of one process, nothing."""
+    if met is None:
+        yield
+        return
+    with met.one_pass({**_facts(encoder, corpus, observers), **settings}):
+        met.check(encoder, observers)
+        yield
+        met.add_up(encoder, observers)
+
+
+def _facts(encoder: Encoder, corpus: Corpus, observers: Sequence[Observer]) -> dict[str, object]:
+    """What ranks must share, so that their sums are those of one process."""
+    info = encoder.info
+    facts: dict[str, object] = {
+        **{f"{name} version": number for name, number in versions().items() if name != "python"},
+        "data of sha256": f"{corpus.sha256[:12]}",
+        "data format": corpus.format,
+        "cut of the data": corpus.note or "none",
+        "weights of sha256": info.weights_sha256[:12],
+        "heads": f"{info.n_layers} x {info.n_heads}",
+        "attention": info.attention,
+        "dtype": info.dtype,
+        "device": encoder.device.type,
+        "max_length": encoder.max_length,
+    }
+    for observer in observers:
+        for name, value in vars(observer).items():
+            if isinstance(value, Resampling):
+                facts["seed"] = value.seed
+            elif isinstance(value, str | int | float):
+                facts[f"{name} of {type(observer).__name__}"] = value
+    return facts
 
 
 def _warnings(encoder: Encoder, corpus: Corpus, tally: Tally) -> Iterator[str]:
