@@ -1,0 +1,210 @@
+"""Who is which rank, who takes what, and how ranks that meet agree, fail and leave."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from torch import distributed
+
+from headscope.errors import HeadscopeError
+from headscope.extraction import ranks as module
+from headscope.extraction.calibration import KeepMaps
+from headscope.extraction.loading import load_encoder, placement
+from headscope.extraction.observers import Resampling
+from headscope.extraction.ranks import Launch, Ranks, launch, ranks, tell_once
+from headscope.probing.surface import Surface
+
+PLACE = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    """Sets variables, all others that launchers know being unset."""
+    for name in (*module._RANK, *module._SIZE, *module._LOCAL, *PLACE):
+        monkeypatch.delenv(name, raising=False)
+
+    def set_to(**variables):
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+
+    return set_to
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, Launch(0, 1, 0)),
+        ({**PLACE}, Launch(0, 1, 0)),
+        ({"RANK": "1", "WORLD_SIZE": "2"}, Launch(0, 1, 0)),
+        ({**PLACE, "RANK": "0", "WORLD_SIZE": "1"}, Launch(0, 1, 0)),
+        ({**PLACE, "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}, Launch(5, 8, 1)),
+        ({**PLACE, "PMI_RANK": "1", "PMI_SIZE": "2"}, Launch(1, 2, 1)),
+        (
+            {**PLACE, "OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4",
+             "OMPI_COMM_WORLD_LOCAL_RANK": "1"}, Launch(3, 4, 1),
+        ),
+    ],
+)  # fmt: skip
+def test_the_launcher_says_which_rank_this_is(environment, variables, expected):
+    environment(**variables)
+    assert launch() == expected
+    assert launch().leads is (expected.rank == 0)
+
+
+@pytest.mark.parametrize(
+    ("rank", "message"),
+    [("2", "rank 2 of 2; expected ranks from 0 to 1"), ("one", "RANK is 'one'; expected a whole")],
+)
+def test_numbers_that_make_no_sense_are_refused(environment, rank, message):
+    environment(**PLACE, RANK=rank, WORLD_SIZE="2")
+    with pytest.raises(HeadscopeError, match=message):
+        launch()
+
+
+def test_every_rank_of_a_machine_takes_its_own_gpu(environment, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    assert str(placement("auto", "float32")[0]) == "cuda"
+    environment(**PLACE, RANK="7", WORLD_SIZE="8", LOCAL_RANK="3")
+    assert str(placement("auto", "float32")[0]) == "cuda:1"
+    assert str(placement("cuda:0", "float32")[0]) == "cuda:0"
+    assert str(placement("cpu", "float32")[0]) == "cpu"
+
+
+@pytest.fixture
+def met(monkeypatch):
+    """Makes ranks that meet in a store of this process."""
+    store = distributed.HashStore()
+    monkeypatch.setattr(module, "_meeting_place", lambda _: store)
+    monkeypatch.setattr(module, "GRACE", 1.0)
+    return lambda size: [Ranks(Launch(rank, size)) for rank in range(size)]
+
+
+def at_once(*calls):
+    """Runs the calls side by side; what each of them returned or raised."""
+    ended = [None] * len(calls)
+
+    def keep(place, call):
+        try:
+            ended[place] = call()
+        except BaseException as error:
+            ended[place] = error
+
+    threads = [threading.Thread(target=keep, args=pair) for pair in enumerate(calls)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert not any(thread.is_alive() for thread in threads)
+    return ended
+
+
+def test_batches_are_dealt_to_and_fro(met):
+    three = met(3)
+    dealt = [[rank.rank for rank in three if rank.takes(number)] for number in range(8)]
+    assert dealt == [[0], [1], [2], [2], [1], [0], [0], [1]]
+
+
+def one_pass(rank, facts, inside=lambda: None):
+    def call():
+        with rank.one_pass(facts):
+            inside()
+
+    return call
+
+
+def test_ranks_that_agree_go_on(met):
+    one, two = met(2)
+    assert at_once(one_pass(one, {"a": 1}), one_pass(two, {"a": 1})) == [None, None]
+
+
+def test_ranks_that_see_different_things_stop_and_name_them(met):
+    three = met(3)
+    facts = [{"data": "x", "seed": 0}, {"data": "x", "seed": 0}, {"data": "y", "rows": "mean"}]
+    ended = at_once(*(one_pass(rank, fact) for rank, fact in zip(three, facts, strict=True)))
+    assert {str(error) for error in ended if "rank " not in str(error)[:5]} == {
+        "ranks 0 and 2 do not share one task: data x and y; rows none and mean; seed 0 and none; "
+        "give every rank the same model, data and options"
+    }
+    assert all(isinstance(error, HeadscopeError) for error in ended)
+
+
+def test_a_rank_that_fails_stops_those_that_wait_and_those_that_compute(met, monkeypatch):
+    monkeypatch.setattr(module, "LOOK_EVERY", 0.0)
+    one, two, three = met(3)
+
+    def compute():
+        while True:
+            two.look()
+            time.sleep(0.01)
+
+    def fail():
+        raise MemoryError("too\nmuch")
+
+    ended = at_once(
+        one_pass(one, {}, lambda: one._arrive("done")),
+        one_pass(two, {}, compute),
+        one_pass(three, {}, fail),
+    )
+    assert [str(error) for error in ended[:2]] == ["rank 2: MemoryError too much"] * 2
+    assert isinstance(ended[2], MemoryError)
+    # All have left that pass together, and can begin another.
+    assert at_once(*(one_pass(rank, {}) for rank in (one, two, three))) == [None] * 3
+
+
+def test_a_rank_that_fails_before_a_pass_stops_those_that_began_it(met):
+    one, two = met(2)
+    two.fail("no such file")
+    (error,) = at_once(one_pass(one, {}))
+    assert str(error) == "rank 1: no such file"
+
+
+def test_one_rank_tells_and_the_others_wait_for_it(met):
+    told = []
+
+    def tell():
+        time.sleep(0.3)
+        told.append(time.monotonic())
+
+    def leave(rank):
+        rank.leave(tell)
+        return time.monotonic()
+
+    left = at_once(*(lambda rank=rank: leave(rank) for rank in met(3)))
+    assert len(told) == 1
+    assert min(left) >= told[0]
+
+
+def test_a_rank_does_not_wait_for_ever_for_the_others_to_leave(met):
+    told = []
+    start = time.monotonic()
+    met(2)[0].leave(lambda: told.append(1))
+    assert told == [1]
+    assert 0.9 < time.monotonic() - start < 10
+
+
+def test_a_single_process_tells_for_itself(environment):
+    told = []
+    ranks.cache_clear()
+    tell_once("it failed", lambda: told.append(1))
+    assert told == [1]
+
+
+def test_observers_travel_without_the_model():
+    here, there = load_encoder("demo"), load_encoder("demo")
+    surface = Surface(here, Resampling(3, "ab" * 32))
+    surface.sums += np.arange(surface.sums.size).reshape(surface.sums.shape)
+    packed = module._packed([surface], here)
+    assert len(packed) < surface.sums.nbytes + 100_000
+    (arrived,) = module._unpacked(packed, there)
+    assert arrived.encoder is there
+    assert arrived.resampling == surface.resampling
+    np.testing.assert_array_equal(arrived.sums, surface.sums)
+
+
+def test_an_observer_that_cannot_travel_is_refused_before_the_pass(met):
+    keep = KeepMaps()
+    keep.how = lambda: None
+    with pytest.raises(HeadscopeError, match="KeepMaps cannot be sent to another rank"):
+        met(2)[0].check(load_encoder("demo"), [keep])
