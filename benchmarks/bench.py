@@ -19,6 +19,8 @@ from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
+from ranks import two_ranks
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 THREADS = 2
@@ -37,7 +39,16 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--no-write", action="store_true")
     asked = parser.parse_args()
-    lines = [*heading(asked), *speed(asked), "", *memory(asked), "", *start_up(asked)]
+    lines = [
+        *heading(asked),
+        *speed(asked),
+        "",
+        *two_ranks(asked.data, asked.sentences),
+        "",
+        *memory(asked),
+        "",
+        *start_up(asked),
+    ]
     print("\n".join(lines))
     if not asked.no_write:
         PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -79,8 +90,8 @@ def contenders(asked: argparse.Namespace) -> dict[str, Callable[[], object]]:
     from headscope.datasets import open_corpus
     from headscope.extraction.batches import batches
     from headscope.extraction.calibration import observe
-    from headscope.extraction.encoder import load_encoder
     from headscope.extraction.hook import attention_set_to, inputs
+    from headscope.extraction.loading import load_encoder
     from headscope.extraction.observers import Resampling
     from headscope.probing.analysis import analyse
     from headscope.probing.dependency import Dependency
@@ -159,7 +170,7 @@ MEASURE_MEMORY = """
 import dataclasses, re, torch
 from headscope.datasets import open_corpus
 from headscope.extraction.batches import batches
-from headscope.extraction.encoder import load_encoder
+from headscope.extraction.loading import load_encoder
 from headscope.extraction.hook import attention_set_to, inputs
 from headscope.probing.analysis import analyse
 torch.set_num_threads({threads})

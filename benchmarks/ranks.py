@@ -109,9 +109,9 @@ def two_ranks(data: str, sentences: int, repeats: int = 3) -> list[str]:
     return [
         "## Ranks",
         "",
-        f"Surface and dependency, from file to result, one thread a process, best of {repeats} in",
-        "turn. Two independent processes do the work twice over: what they reach is what the machine",
-        f"gives. Two ranks reach {shared / apart:.0%} of it.",
+        f"Surface and dependency, from file to result, one thread a process, best of {repeats}, in",
+        "turn. Two independent processes do the work twice over, as fast as the machine lets them.",
+        f"Two ranks reach {shared / apart:.0%} of their rate.",
         "",
         "| what | seconds | work done / that of one process in the same time |",
         "|---|---|---|",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import count, islice
+from itertools import islice
 
 import numpy as np
 import torch
@@ -134,18 +134,18 @@ def batches(
     tally: Tally | None = None,
     batch_tokens: int = BATCH_TOKENS,
     max_map_tokens: int | None = None,
-    takes: Callable[[int], bool] | None = None,
+    takes: Callable[[int, int], bool] | None = None,
 ) -> Iterator[Batch]:
     """Batches of similar length, in an order that depends on the sentences alone.
 
     Sentences longer than the model takes or than `max_map_tokens`, and those whose pieces cannot be
     aligned with their words, are left out and counted in `tally`. Memory is bounded by `WINDOW`
-    sentences. `takes` says of a batch, by its 0-based number, whether it is made; all sentences are
-    counted.
+    sentences. `takes` says of each batch, by the number of sentences and the tokens of the longest,
+    whether it is made; all sentences are counted.
     """
     tally = Tally() if tally is None else tally
     aligner = Aligner(encoder.tokenizer)
-    stream, numbers = iter(sentences), count()
+    stream = iter(sentences)
     while window := list(islice(stream, WINDOW)):
         kept: list[tuple[Sentence, Pieces]] = []
         aligned = aligner.align([sentence.words for sentence in window])
@@ -168,9 +168,8 @@ def batches(
                 kept.append((sentence, pieces))
         kept.sort(key=lambda item: -len(item[1].ids))
         groups = _groups(kept, batch_tokens, encoder.equal_lengths)
-        # The groups first: where they end, zip must not have drawn a number more.
-        for group, number in zip(groups, numbers, strict=False):
-            if takes is None or takes(number):
+        for group in groups:
+            if takes is None or takes(len(group), len(group[0][1].ids)):
                 yield collate(encoder, group)
 
 

@@ -81,7 +81,7 @@ def run(
         tally=tally,
         batch_tokens=batch_tokens,
         max_map_tokens=max_map_tokens if wants_maps else None,
-        takes=met.takes if met else None,
+        takes=met.dealt() if met else None,
     )
     own = {"batch_tokens": batch_tokens, "max_map_tokens": max_map_tokens}
     with (

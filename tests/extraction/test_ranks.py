@@ -100,10 +100,14 @@ def at_once(*calls):
     return ended
 
 
-def test_batches_are_dealt_to_and_fro(met):
-    three = met(3)
-    dealt = [[rank.rank for rank in three if rank.takes(number)] for number in range(8)]
-    assert dealt == [[0], [1], [2], [2], [1], [0], [0], [1]]
+def test_a_batch_goes_to_the_rank_that_has_least_to_do(met):
+    shapes = [(1, 150), *[(4, 50)] * 2, (2, 50), *[(4, 50)] * 3]
+    costs = [n * length * (1 + length / 150) for n, length in shapes]
+    assert costs == pytest.approx([300, 800 / 3, 800 / 3, 400 / 3, 800 / 3, 800 / 3, 800 / 3])
+    dealers = [rank.dealt() for rank in met(2)]
+    dealt = [[rank for rank, takes in enumerate(dealers) if takes(*shape)] for shape in shapes]
+    # Loads: 300 0 | 300 267 | 300 533 | 433 533 | 700 533 | 700 800 | 967 800
+    assert dealt == [[0], [1], [1], [0], [0], [1], [0]]
 
 
 def one_pass(rank, facts, inside=lambda: None):
