@@ -16,7 +16,8 @@ from rich.console import Console
 
 import headscope
 from headscope.errors import HeadscopeError
-from headscope.extraction.ranks import launch, tell_once
+from headscope.extraction.launch import launch
+from headscope.extraction.ranks import tell_once
 
 app = typer.Typer(
     name="headscope",

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from headscope.cli import Options
 from headscope.errors import HeadscopeError
-from headscope.extraction.ranks import launch
+from headscope.extraction.launch import launch
 
 if TYPE_CHECKING:
     from headscope.extraction.run import Progress

@@ -26,7 +26,7 @@ from headscope.extraction.checkpoint import (
     weights_sha256,
 )
 from headscope.extraction.encoder import Encoder
-from headscope.extraction.ranks import launch
+from headscope.extraction.launch import launch
 from headscope.extraction.tokenizer import Vocabulary, read_tokenizer
 from headscope.results import ModelInfo
 

@@ -14,14 +14,15 @@ import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from headscope.errors import HeadscopeError
+from headscope.extraction.launch import Launch, launch
 
-# torch is imported where it is used: the command line asks who leads before it needs torch.
+# torch is imported where it is used: the command line tells errors here and may not need torch.
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup, Store
 
@@ -37,68 +38,11 @@ LOOK_EVERY = 0.5
 GRACE = 5.0
 """Seconds that a rank which gives up waits for the others to do so too."""
 
+JOIN_WITHIN = timedelta(minutes=10)
+"""How long a rank waits for the meeting place; rank 0 may have to load a large model first."""
+
 EVEN_LENGTH = 150
 """Tokens of a sentence at which its maps cost as much as all else; measured, demo model, CPU."""
-
-# torchrun and accelerate; Intel MPI and MPICH; Open MPI; MVAPICH.
-_RANK = ("RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
-_SIZE = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
-_LOCAL = (
-    "LOCAL_RANK",
-    "MPI_LOCALRANKID",
-    "OMPI_COMM_WORLD_LOCAL_RANK",
-    "MV2_COMM_WORLD_LOCAL_RANK",
-)
-
-
-@dataclass(frozen=True)
-class Launch:
-    """Which of how many processes this is, as the launcher says.
-
-    Attributes:
-        rank: 0-based number of this process; rank 0 prints and writes.
-        size: number of processes.
-        local_rank: 0-based number among those of the same machine.
-    """
-
-    rank: int = 0
-    size: int = 1
-    local_rank: int = 0
-
-    @property
-    def leads(self) -> bool:
-        """Whether this process prints and writes."""
-        return self.rank == 0
-
-
-def launch() -> Launch:
-    """What the environment says; a single process where no launcher has named a meeting place.
-
-    Raises:
-        HeadscopeError: numbers that make no sense.
-    """
-    if not os.environ.get("MASTER_ADDR") or not os.environ.get("MASTER_PORT"):
-        return Launch()
-    size, rank = _number(_SIZE, 1), _number(_RANK, 0)
-    if not 0 <= rank < size:
-        raise HeadscopeError(
-            f"the launcher's environment says rank {rank} of {size}; expected ranks from 0 to "
-            f"{size - 1}"
-        )
-    return Launch(rank, size, _number(_LOCAL, rank)) if size > 1 else Launch()
-
-
-def _number(names: Sequence[str], default: int) -> int:
-    name = next((name for name in names if os.environ.get(name)), None)
-    if name is None:
-        return default
-    try:
-        return int(os.environ[name])
-    except ValueError:
-        raise HeadscopeError(
-            f"environment variable {name} is '{os.environ[name]}'; expected a whole number, as "
-            "torchrun sets it"
-        ) from None
 
 
 class Ranks:
@@ -303,7 +247,7 @@ def _meeting_place(launch: Launch) -> Store:
 
     try:
         place = f"env://?rank={launch.rank}&world_size={launch.size}"
-        store, _, _ = next(iter(distributed.rendezvous(place)))
+        store, _, _ = next(iter(distributed.rendezvous(place, timeout=JOIN_WITHIN)))
     except (RuntimeError, ValueError) as error:
         raise HeadscopeError(
             f"rank {launch.rank} of {launch.size} cannot reach the others at "

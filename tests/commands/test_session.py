@@ -7,7 +7,7 @@ import pytest
 from headscope.cli import Options
 from headscope.commands import session
 from headscope.errors import HeadscopeError
-from headscope.extraction.ranks import Launch
+from headscope.extraction.launch import Launch
 
 
 def test_settings_come_from_the_options():

@@ -104,6 +104,10 @@ if size > 1:
     found["again"] = message(observers=[kept])
     found["other data"] = message(corpus=replace(corpus, sha256=str(rank) * 64))
     found["other settings"] = message(batch_tokens=512 * (1 + rank))
+    other = headscope.Surface(encoder, Resampling(rank, corpus.sha256))
+    found["other seed"] = message(observers=[other])
+    rule = headscope.Dependency(encoder, Resampling(0, "0"), rows=("mean", "first")[rank])
+    found["other rows"] = message(observers=[rule])
     try:
         found["failure"] = message(progress=stop)
     except ValueError as error:
@@ -158,6 +162,8 @@ def test_ranks_with_other_data_or_settings_stop(scripted):
         assert data in found["other data"]
         settings = "ranks 0 and 1 do not share one task: batch_tokens 512 and 1024; give every rank"
         assert settings in found["other settings"]
+        assert "one task: seed 0 and 1; give" in found["other seed"]
+        assert "one task: rows of Dependency mean and first; give" in found["other rows"]
 
 
 def test_a_failure_on_one_rank_is_told_on_the_other(scripted):
