@@ -53,7 +53,7 @@ class Case:
     layers: int = 6
     heads: int = 12
     tokens: int = 32
-    corpus: int = 4096
+    corpus: int = 2048
     ranks: int = 1
 
 
@@ -66,8 +66,8 @@ CASES = (
     Case(tokens=16),
     Case(tokens=128),
     Case(tokens=512),
-    Case(corpus=16384),
-    Case(corpus=16384, ranks=2),
+    Case(corpus=8192),
+    Case(corpus=8192, ranks=2),
 )
 
 

@@ -94,8 +94,11 @@ def run(
                 progress(len(batch), int(batch.n_tokens.sum()))
             if met is not None:
                 met.look()
-    skipped = {**tally.skipped, "broken": len(corpus.skipped)}
-    data = DataInfo(
+    return Pass(_data(corpus, tally), tuple(_warnings(encoder, corpus, tally)))
+
+
+def _data(corpus: Corpus, tally: Tally) -> DataInfo:
+    return DataInfo(
         name=corpus.name,
         sha256=corpus.sha256,
         format=corpus.format,
@@ -104,12 +107,11 @@ def run(
         n_sentences=tally.n_sentences,
         n_words=tally.n_words,
         n_tokens=tally.n_tokens,
-        skipped=skipped,
+        skipped={**tally.skipped, "broken": len(corpus.skipped)},
         unk_rate=tally.unk_rate,
         annotation=corpus.annotation,
         note=corpus.note,
     )
-    return Pass(data, tuple(_warnings(encoder, corpus, tally)))
 
 
 @contextmanager
@@ -135,7 +137,7 @@ def _facts(encoder: Encoder, corpus: Corpus, observers: Sequence[Observer]) -> d
     info = encoder.info
     facts: dict[str, object] = {
         **{f"{name} version": number for name, number in versions().items() if name != "python"},
-        "data of sha256": f"{corpus.sha256[:12]}",
+        "data of sha256": corpus.sha256[:12],
         "data format": corpus.format,
         "cut of the data": corpus.note or "none",
         "weights of sha256": info.weights_sha256[:12],
