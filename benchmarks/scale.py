@@ -94,7 +94,7 @@ def table(repeats: int) -> list[str]:
         f"{date.today().isoformat()}, Python {platform.python_version()}, torch "
         f"{torch.__version__.partition('+')[0]}, CPU with {os.cpu_count()} cores, one thread a "
         f"rank, float32; medians of {repeats}.",
-        "Where others use the machine, single rows can be off by half: read the shape of the table.",
+        "Where others use the machine, single rows can be off by half: read the shape.",
         "",
         "| layers | heads | tokens a sentence | tokens | ranks | seconds | seconds / 1,000 tokens "
         "| peak MiB a rank |",
