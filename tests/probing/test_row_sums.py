@@ -1,5 +1,6 @@
 """Sums over rows in every way: plain loops, windows, sinks, padding, blocks, cross-attention."""
 
+import weakref
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -140,23 +141,15 @@ def test_layers_with_windows_of_their_own_have_a_uniform_value_of_their_own():
     assert local == pytest.approx(np.log(2) * (n_rows - 4) / n_rows)
 
 
-def test_a_mask_that_is_gone_is_not_taken_for_the_next_one():
-    drawn, windows = Drawn(), (2, 4, 3, 5)
-
-    def block(layer, window):
-        mask = mask_of_rows(causal=True, window=window, width=9)
-        return replace(drawn.block(), layer=layer, mask=mask)
-
-    alone = [of_drawn(drawn, [block(0, window)]).uniform[0] for window in windows]
-    sums = of_drawn(drawn, [block(0, windows[0])])
-    for layer, window in enumerate(windows[1:], start=1):
-        # Nobody holds the masks, and another one may lie where the last one lay.
-        sums.uniform[1] = 0
-        given = block(1, window)
-        given = replace(given, batch=sums.batch, keys=sums.batch)
-        sums.add(given)
-        del given
-        assert torch.allclose(sums.uniform[1], alone[layer])
+def test_a_mask_is_kept_so_that_no_other_one_is_taken_for_it():
+    drawn = Drawn()
+    mask = mask_of_rows(causal=True, window=2, width=9)
+    held = weakref.ref(mask)
+    sums = of_drawn(drawn, [replace(drawn.block(), mask=mask)])
+    del mask
+    assert held() is not None
+    del sums
+    assert held() is None
 
 
 def test_rows_of_the_second_text_alone_by_hand():
