@@ -10,7 +10,10 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 # Shapes in signatures are checked in every call, for as long as the tests run.
-install_import_hook("headscope.extraction.measures", "beartype.beartype")
+install_import_hook(
+    [f"headscope.extraction.{name}" for name in ("tokens", "rows", "measures")],
+    "beartype.beartype",
+)
 
 TESTS = Path(__file__).resolve().parent
 

@@ -23,21 +23,19 @@ from headscope.results import (
 )
 
 MEASURES = {
-    "previous": "probability",
-    "next": "probability",
-    "self": "probability",
-    "first": "probability",
-    "cls": "probability",
-    "separator": "probability",
-    "special": "probability",
-    "punctuation": "probability",
-    "punctuation_words": "probability",
-    "punctuation_all": "probability",
+    **dict.fromkeys(
+        (
+            "previous", "next", "self", "first", "cls", "separator", "special", "punctuation",
+            "punctuation_words", "punctuation_all", "other_segment", "other_text", "sink",
+        ),
+        "probability",
+    ),
     "entropy": "nats",
+    "entropy_relative": "share",
     "entropy_from_first": "nats",
     "entropy_from_cls": "nats",
     "distance": "tokens",
-}
+}  # fmt: skip
 
 _RELATIONS = """
 punct case det nsubj amod advmod obl nmod conj obj cc compound mark aux nmod:poss cop xcomp
@@ -98,28 +96,63 @@ def provenance(
 def surface(
     origin: Provenance | None = None, *, seed: int = 0, control: SurfaceResult | None = None
 ) -> SurfaceResult:
-    """Every measure for every head; `cls` does not exist, `distance` has no interval."""
+    """Every measure for every head; some do not exist, `distance` has no interval.
+
+    With the first token left out, the first head has nothing left, and `first` does not exist.
+    """
     origin = provenance() if origin is None else origin
     shape = (origin.model.n_layers, origin.model.n_heads)
     rng = np.random.default_rng(seed)
     measures = {}
     for name, units in MEASURES.items():
-        top = {"probability": 1.0, "nats": 3.2, "tokens": 9.0}[units]
+        top = {"probability": 1.0, "share": 1.0, "nats": 3.2, "tokens": 9.0}[units]
         measures[name] = _head_map(name, units, top * rng.beta(0.5, 2.5, size=shape), top)
-    measures["cls"] = replace(
-        measures["cls"],
-        values=np.full(shape, np.nan),
-        uniform=None,
-        n=0,
-        low=None,
-        high=None,
-        why_null="the tokenizer has no [CLS] token",
-        why_no_interval="the measure does not exist",
-    )
+    missing = {
+        "cls": "the tokenizer has no [CLS] token",
+        "other_text": "the data are no pairs of texts",
+        "sink": "the model has no sink",
+    }
+    for name, reason in missing.items():
+        measures[name] = _nothing(measures[name], reason)
     measures["distance"] = replace(
         measures["distance"], low=None, high=None, why_no_interval="fewer than 10 documents"
     )
-    return SurfaceResult(provenance=origin, control=control, measures=measures)
+    without_first = {name: _without_first(item) for name, item in measures.items()}
+    without_first["first"] = _nothing(measures["first"], "it does not exist once it is left out")
+    return SurfaceResult(
+        provenance=origin,
+        control=control,
+        measures=measures,
+        variants={"without_first": without_first},
+    )
+
+
+def _nothing(item: HeadMap, reason: str) -> HeadMap:
+    return replace(
+        item,
+        values=np.full(item.values.shape, np.nan),
+        uniform=None,
+        uniform_by_layer=None,
+        n=0,
+        low=None,
+        high=None,
+        undefined=None,
+        why_null=reason,
+        why_no_interval="the measure does not exist",
+    )
+
+
+def _without_first(item: HeadMap) -> HeadMap:
+    """Half of each value, the first head undefined in all rows and the second in 600 of them."""
+    if item.why_null:
+        return item
+    undefined = np.zeros(item.values.shape)
+    undefined[0, 0], undefined[0, 1] = item.n, 600
+    halved = {
+        name: None if values is None else np.where(undefined == item.n, np.nan, values / 2)
+        for name, values in (("values", item.values), ("low", item.low), ("high", item.high))
+    }
+    return replace(item, undefined=undefined, **halved)
 
 
 def _head_map(name: str, units: str, values: np.ndarray, top: float) -> HeadMap:
@@ -129,6 +162,7 @@ def _head_map(name: str, units: str, values: np.ndarray, top: float) -> HeadMap:
         units=units,
         n=6286,
         uniform=0.07 * top,
+        uniform_by_layer=np.full(len(values), 0.07 * top),
         low=values * 0.96,
         high=np.minimum(values * 1.04, top),
     )
@@ -184,7 +218,9 @@ def _score(
             n_tied=1 + int(rng.integers(2)),
             held_out_accuracy=None if rare else held_out,
             held_out_ci95=None if rare else (held_out - 0.04, min(held_out + 0.04, 1.0)),
+            ceiling=1.0,
         ),
+        ceiling={direction: np.ones(shape[0]) for direction in DIRECTIONS},
         offset_baseline=OffsetBaseline(
             offset=int(rng.choice([-2, -1, 1, 2])),
             accuracy=offset + 0.01,
@@ -195,6 +231,25 @@ def _score(
         nulls=dict.fromkeys((*missing, "offset_baseline.held_out_accuracy"), reason)
         if rare
         else {},
+    )
+
+
+def causal(result: DependencyResult) -> DependencyResult:
+    """The same with ceilings below 1: 0.6 in one direction, 0.4 in the other."""
+
+    def lowered(score: RelationScore) -> RelationScore:
+        heights = dict(zip(DIRECTIONS, (0.6, 0.4), strict=True))
+        n_layers = len(score.ceiling[DIRECTIONS[0]])
+        return replace(
+            score,
+            best=replace(score.best, ceiling=heights[score.best.direction]),
+            ceiling={side: np.full(n_layers, height) for side, height in heights.items()},
+        )
+
+    return replace(
+        result,
+        relations={label: lowered(score) for label, score in result.relations.items()},
+        overall={label: lowered(score) for label, score in result.overall.items()},
     )
 
 

@@ -74,15 +74,15 @@ def _other(kind: str) -> Callable[[Rows], PerRow]:
     return value
 
 
+def _in_either(kind: str, rows: Rows) -> Tensor:
+    return rows.queries.sets[f"{kind} 0"] | rows.queries.sets[f"{kind} 1"]
+
+
 MEASURES: dict[str, Measure] = {
     "previous": _cell(-1),
     "next": _cell(1, "a causal model cannot see the next token, and a single token has none"),
     "self": _cell(0),
-    "first": Measure(
-        lambda rows: rows.first,
-        lambda rows: _if(rows.has_first, rows),
-        why_none="the first token is left out",
-    ),
+    "first": Measure(lambda rows: rows.first, lambda rows: _if(rows.has_first, rows)),
     "cls": _mass("cls", "the tokenizer adds no classification token"),
     "separator": _mass("separator", "the tokenizer adds no separator token"),
     "special": _mass("special", "the tokenizer adds no special tokens"),
@@ -90,25 +90,23 @@ MEASURES: dict[str, Measure] = {
     "punctuation_words": Measure(lambda rows: rows.mass("punctuation_words"), _always),
     "punctuation_all": Measure(
         lambda rows: rows.mass("punctuation_all"),
-        lambda rows: rows.queries.annotated,
+        lambda rows: rows.keys.annotated,
         why_none="the data have no parts of speech (UPOS)",
     ),
     "other_segment": Measure(
         _other("segment"),
-        lambda rows: rows.queries.has_segments,
+        lambda rows: rows.queries.has_segments & _in_either("segment", rows),
         square=True,
         why_none="the tokenizer gives every token the same segment id, as it does to single texts",
     ),
     "other_text": Measure(
         _other("text"),
-        lambda rows: (
-            rows.queries.has_texts & (rows.queries.sets["text 0"] | rows.queries.sets["text 1"])
-        ),
+        lambda rows: rows.queries.has_texts & _in_either("text", rows),
         square=True,
         why_none="the data are no pairs of texts",
     ),
     "sink": Measure(
-        lambda rows: 1 - rows.total,
+        lambda rows: (1 - rows.total).clamp(min=0),
         lambda rows: _if(rows.has_sinks, rows),
         why_none="the model has no sink, an extra score that takes attention from all tokens",
     ),

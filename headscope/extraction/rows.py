@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -18,6 +19,19 @@ NO_MASS = 1e-9
 """What a row must have on other tokens than the first to be renormalised over them."""
 
 
+@dataclass(frozen=True)
+class Sight:
+    """What queries may see.
+
+    Attributes:
+        n_keys: [B, rows] number of keys.
+        first: [B, rows] whether the first key is one of them.
+    """
+
+    n_keys: Tensor
+    first: Tensor
+
+
 class Kept:
     """The rows as they are.
 
@@ -25,19 +39,38 @@ class Kept:
         block: some rows of one layer.
         queries: marks on the tokens of the queries, all of them.
         keys: marks on the tokens of the keys; the same for self-attention.
-        visible: [B, 1, rows, K] of the block.
         has_sinks: whether the model has sinks.
+        sight: of these queries, where it is known.
     """
 
     has_first = True
 
     def __init__(
-        self, block: Block, queries: Tokens, keys: Tokens, visible: Tensor, has_sinks: bool = False
+        self,
+        block: Block,
+        queries: Tokens,
+        keys: Tokens,
+        has_sinks: bool = False,
+        sight: Sight | None = None,
     ) -> None:
         """Nothing is computed before it is asked for."""
-        self.block, self.keys, self.visible = block, keys, visible
+        self.block, self.keys, self.has_sinks = block, keys, has_sinks
         self.queries = queries.rows(block.start, block.stop)
-        self.has_sinks = has_sinks
+        if sight is not None:
+            self.sight = sight
+
+    @cached_property
+    def _visible(self) -> Tensor:
+        """[B, rows, K] True where the query may see the key."""
+        return self.block.visible()[:, 0]
+
+    @cached_property
+    def sight(self) -> Sight:
+        """How much the queries may see."""
+        first = self._visible[:, :, 0]
+        if self.block.first_key:
+            first = torch.zeros_like(first)
+        return Sight(self._visible.sum(2), first)
 
     @cached_property
     def _probs(self) -> Probs:
@@ -55,7 +88,7 @@ class Kept:
 
     @cached_property
     def _masses(self) -> Tensor:
-        """[B, H, rows, N] attention to each set of tokens."""
+        """[B, H, rows, N] attention to each set of tokens, the first token left out."""
         first, n_keys = self.block.first_key, self.block.probs.shape[3]
         sets = self.keys.columns[1][:, first : first + n_keys].to(self._probs.dtype)
         return (self._probs @ sets.unsqueeze(1)).double()
@@ -73,23 +106,22 @@ class Kept:
             return entropy(self.block.probs)
         return _entropy_by_scores(self.block.probs, scores, self.total)
 
-    @cached_property
+    @property
     def distance(self) -> PerRow:
         """sum_j A[i,j] |i - j|."""
+        return self.rest_distance + self.first * self._row_numbers
+
+    @cached_property
+    def rest_distance(self) -> PerRow:
+        """The same without j = 0: a difference would be lost in rounding where j = 0 has most."""
         apart = (self._key_numbers - self._row_numbers.unsqueeze(1)).abs().to(self._probs.dtype)
+        apart[:, self._key_numbers == 0] = 0
         return (self._probs * apart).sum(-1).double()
 
-    @cached_property
+    @property
     def n_visible(self) -> Tensor:
         """[B, rows] number of keys that the query may see."""
-        return self.visible.sum(-1).squeeze(1)
-
-    @cached_property
-    def sees_first(self) -> Tensor:
-        """[B, rows] whether the query may see the first key."""
-        if self.block.first_key:
-            return torch.zeros_like(self.visible[:, 0, :, 0])
-        return self.visible[:, 0, :, 0]
+        return self.sight.n_keys
 
     @cached_property
     def first(self) -> PerRow:
@@ -99,6 +131,11 @@ class Kept:
 
     def mass(self, name: str) -> PerRow:
         """Attention to a set of tokens."""
+        holds_first = self.keys.sets[name][:, :1].unsqueeze(1)
+        return self.rest_mass(name) + self.first * holds_first
+
+    def rest_mass(self, name: str) -> PerRow:
+        """Attention to a set of tokens, the first token left out."""
         place = self.keys.columns[0].get(name)
         if place is None:
             return torch.zeros_like(self.first)
@@ -119,7 +156,7 @@ class Kept:
         """[B, rows] whether the query may see the key at i + offset."""
         columns, exists = self._columns(offset)
         at = columns.clamp(0, self.block.probs.shape[3] - 1).view(1, -1, 1)
-        seen = self.visible[:, 0].gather(2, at.expand(len(self.visible), -1, -1)).squeeze(2)
+        seen = self._visible.gather(2, at.expand(len(self._visible), -1, -1)).squeeze(2)
         return seen & exists
 
     def _columns(self, offset: int) -> tuple[Tensor, Tensor]:
@@ -136,12 +173,12 @@ class WithoutFirst:
     def __init__(self, rows: Kept) -> None:
         """Takes everything from the rows as they are."""
         self._rows = rows
-        self.queries = rows.queries
+        self.queries, self.keys = rows.queries, rows.keys
 
-    @cached_property
+    @property
     def rest(self) -> PerRow:
         """Mass on other tokens than the first."""
-        return self._rows.total - self._rows.first
+        return self._rows.rest_mass("all")
 
     @cached_property
     def defined(self) -> Tensor:
@@ -167,12 +204,12 @@ class WithoutFirst:
     @cached_property
     def distance(self) -> PerRow:
         """sum_j A[i,j] |i - j|."""
-        return (self._rows.distance - self._rows.first * self._rows._row_numbers) * self._factor
+        return self._rows.rest_distance * self._factor
 
-    @cached_property
+    @property
     def n_visible(self) -> Tensor:
         """[B, rows] number of keys but the first that the query may see."""
-        return self._rows.n_visible - self._rows.sees_first.long()
+        return self._rows.sight.n_keys - self._rows.sight.first.long()
 
     @property
     def first(self) -> PerRow:
@@ -181,12 +218,11 @@ class WithoutFirst:
 
     def mass(self, name: str) -> PerRow:
         """Attention to a set of tokens."""
-        holds_first = self._rows.keys.sets[name][:, :1].unsqueeze(1)
-        return (self._rows.mass(name) - self._rows.first * holds_first) * self._factor
+        return self._rows.rest_mass(name) * self._factor
 
     def has(self, name: str) -> Tensor:
         """[B, 1] whether the sentence has such a token besides the first."""
-        return self._rows.keys.any_of(name, skip=1)
+        return self.keys.any_of(name, skip=1)
 
     def cell(self, offset: int) -> PerRow:
         """A[i, i + offset], 0 where there is no such key or it is the first."""
@@ -221,8 +257,10 @@ def _entropy_by_scores(probs: Probs, scores: Tensor, total: PerRow) -> PerRow:
 
     ln p is the score minus that of the strongest key, plus the logarithm of the strongest key's p.
     """
-    below = scores - scores.amax(-1, keepdim=True)
+    # Softmax is taken of half-precision scores in float32, and so are its logarithms.
+    below = scores.to(probs.dtype) - scores.amax(-1, keepdim=True)
     strongest = probs.amax(-1).double().clamp(min=torch.finfo(probs.dtype).tiny)
     exact = torch.float64 if probs.shape[3] <= EXACT_KEYS else probs.dtype
     found = -below.mul_(probs).sum(-1, dtype=exact).double() - strongest.log() * total
-    return found.clamp(min=0)
+    # An emptied row of padding, whose scores may be NaN, has none.
+    return torch.where(total > 0, found.clamp(min=0), 0.0)

@@ -52,11 +52,12 @@ class Tokens:
 
     @cached_property
     def columns(self) -> tuple[dict[str, int], Tensor]:
-        """Name -> column, and the columns [B, T, N] float64, 1 at the tokens of a set."""
+        """Name -> column, and the columns [B, T, N] float64: 1 at tokens of a set but the first."""
+        rest = {name: where & ~self.first for name, where in self.sets.items()}
         # Products with a set that is empty throughout are left out: most batches have few sets.
-        held = [name for name, where in self.sets.items() if name == "all" or where.any()]
+        held = [name for name, where in rest.items() if name == "all" or where.any()]
         places = {name: place for place, name in enumerate(held)}
-        return places, torch.stack([self.sets[name] for name in held], 2).double()
+        return places, torch.stack([rest[name] for name in held], 2).double()
 
 
 def describe_tokens(batch: Batch, encoder: Encoder) -> Tokens:

@@ -14,6 +14,7 @@ from torch import Tensor
 from headscope.datasets import Sentence, coarse
 from headscope.extraction.batches import Batch
 from headscope.extraction.encoder import Encoder
+from headscope.extraction.masks import Mask
 from headscope.extraction.observers import (
     MIN_UNITS,
     Block,
@@ -208,7 +209,7 @@ class _OpenBatch:
     """[n, 2, L, H] whether the word's pick is its syntactic head."""
     visible: Tensor
     """[n, 2, L] whether the word that attends may see the other end of the arc."""
-    _known: dict[int, Tensor] = field(default_factory=dict)
+    _known: dict[Mask | None, Tensor] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -226,10 +227,9 @@ class _OpenBatch:
         for direction, pick in enumerate(picks):
             chosen = pick.cpu()[self.arcs.sentence, :, self.arcs.word]
             self.right[:, direction, block.layer] = chosen == gold
-        # Masks live as long as the pass, so that their identity tells them apart.
-        if id(block.mask) not in self._known:
-            self._known[id(block.mask)] = self._seen(block)
-        self.visible[:, :, block.layer] = self._known[id(block.mask)]
+        if block.mask not in self._known:
+            self._known[block.mask] = self._seen(block)
+        self.visible[:, :, block.layer] = self._known[block.mask]
 
     def _seen(self, block: Block) -> Tensor:
         """[n, 2] whether any of the attending word's pieces may see one of the other word's."""

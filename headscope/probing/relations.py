@@ -115,7 +115,7 @@ class _HeldOut:
 def score(tallies: Tallies, unseen: Sequence[int] = ()) -> RelationScore:
     """All figures of one relation; what cannot be had is None, with its reason in `nulls`.
 
-    Accuracies of layers that are `unseen` are NaN.
+    Accuracies and ceilings of layers that are `unseen` are NaN.
     """
     n_layers, n_heads = tallies.hits.shape[2:]
     heads, offsets = tallies.heads[0], tallies.offsets[0]
@@ -124,6 +124,7 @@ def score(tallies: Tallies, unseen: Sequence[int] = ()) -> RelationScore:
     accuracy = heads.reshape(2, n_layers, n_heads).copy()
     accuracy[:, list(unseen)] = np.nan
     ceiling = tallies.visible / tallies.cases[0]
+    ceiling[:, list(unseen)] = np.nan
     nulls: dict[str, str] = {}
     low = high = None
     ci95: Interval | None = None

@@ -10,14 +10,18 @@ import torch
 from torch import Tensor
 
 from headscope.extraction.encoder import Encoder
+from headscope.extraction.masks import Mask
 from headscope.extraction.measures import MEASURES
 from headscope.extraction.observers import Block
-from headscope.extraction.rows import EXACT_KEYS, Kept, Rows, WithoutFirst
+from headscope.extraction.rows import EXACT_KEYS, Kept, Rows, Sight, WithoutFirst
 from headscope.extraction.tokens import describe_tokens
 
 WAYS = ("all", "without_first", "first_text", "second_text")
 """Ways in which every measure is taken: over all rows as they are; over all rows with the first
 token left out and the rest renormalised; over the rows of one text of a pair, as they are."""
+
+N_TEXTLESS = 2
+"""How many of them, the first ones, need no pairs."""
 
 _NAMES = tuple(MEASURES)
 
@@ -27,13 +31,13 @@ class _Facts:
     """What is the same for every layer whose queries see the same keys, for some rows.
 
     Attributes:
-        visible: [B, 1, rows, K].
+        sight: how much the queries may see.
         weights: way -> [B, rows, M] float64, 1 at the rows for which the measure exists.
         active: way -> places of the measures that exist for any of these rows.
         uniform, uniform_counts: [V, M] float64 sums for attention uniform over the visible keys.
     """
 
-    visible: Tensor
+    sight: Sight
     weights: dict[str, Tensor]
     active: dict[str, list[int]]
     uniform: Tensor
@@ -43,13 +47,14 @@ class _Facts:
 class RowSums:
     """Sums over rows of a batch that is still running through the model.
 
-    V ways, M measures.
+    V ways: all of `WAYS` where the batch has pairs, else only those that take no text; M measures.
 
     Args:
         block: the first of the batch.
         encoder: whose attention it is.
 
     Attributes:
+        ways: the V ways.
         sums: [B, L, H, V, M] float64.
         undefined: [B, L, H, M] float64 rows without mass once the first token is left out.
         counts: [B, L, V, M] float64 rows for which the measure exists.
@@ -62,55 +67,49 @@ class RowSums:
         self.square = block.keys is block.batch
         self.queries = describe_tokens(block.batch, encoder)
         self.keys = self.queries if self.square else describe_tokens(block.keys, encoder)
+        self.ways = WAYS if self.queries.has_texts.any() else WAYS[:N_TEXTLESS]
         zeros = partial(torch.zeros, dtype=torch.float64, device=block.probs.device)
         batch, layers, heads = len(block.batch), encoder.n_layers, encoder.n_heads
-        ways, measures = len(WAYS), len(MEASURES)
-        self.sums = zeros(batch, layers, heads, ways, measures)
-        self.undefined = zeros(batch, layers, heads, measures)
-        self.counts = zeros(batch, layers, ways, measures)
-        self.uniform = zeros(layers, ways, measures)
-        self.uniform_counts = zeros(layers, ways, measures)
-        self._known: dict[tuple[int, int, int], _Facts] = {}
+        taken = (len(self.ways), len(MEASURES))
+        self.sums = zeros(batch, layers, heads, *taken)
+        self.undefined = zeros(batch, layers, heads, len(MEASURES))
+        self.counts = zeros(batch, layers, *taken)
+        self.uniform = zeros(layers, *taken)
+        self.uniform_counts = zeros(layers, *taken)
+        self._known: dict[tuple[Mask | None, int, int], _Facts] = {}
 
     def add(self, block: Block) -> None:
         """Takes in some rows of one layer."""
         facts = self._facts(block)
-        rows = self._kept(block, facts.visible)
-        sums, undefined = self._sums(rows, facts)
+        sums, undefined = self._sums(self._kept(block, facts.sight), facts)
         self.sums[:, block.layer] += sums
         self.undefined[:, block.layer] += undefined
-        for place, way in enumerate(WAYS):
-            if way in facts.weights:
-                self.counts[:, block.layer, place] += facts.weights[way].sum(1)
+        for place, way in enumerate(self.ways):
+            self.counts[:, block.layer, place] += facts.weights[way].sum(1)
         self.uniform[block.layer] += facts.uniform
         self.uniform_counts[block.layer] += facts.uniform_counts
 
-    def _kept(self, block: Block, visible: Tensor) -> Kept:
-        return Kept(block, self.queries, self.keys, visible, self.has_sinks)
+    def _kept(self, block: Block, sight: Sight | None = None) -> Kept:
+        return Kept(block, self.queries, self.keys, self.has_sinks, sight)
 
     def _sums(self, rows: Kept, facts: _Facts) -> tuple[Tensor, Tensor]:
         """[B, H, V, M] sums, and [B, H, M] rows that are undefined without the first token."""
         n_batch, n_heads = rows.block.probs.shape[:2]
-        sums = self.sums.new_zeros(n_batch, n_heads, len(WAYS), len(MEASURES))
+        sums = self.sums.new_zeros(n_batch, n_heads, *self.sums.shape[3:])
         undefined = self.sums.new_zeros(n_batch, n_heads, len(MEASURES))
         without = WithoutFirst(rows)
-        values = _values(rows, facts.active["all"])
-        for place, way in enumerate(WAYS):
-            if way not in facts.weights or not (active := facts.active[way]):
+        for place, way in enumerate(self.ways):
+            if not (active := facts.active[way]):
                 continue
-            weights = facts.weights[way][..., active].unsqueeze(1)
+            values = _values(without if way == "without_first" else rows, active)
+            weights = facts.weights[way][..., active]
+            sums[:, :, place, active] = torch.einsum("bhrm,brm->bhm", values, weights)
             if way == "without_first":
-                own = _values(without, active)
-                missing = ~without.defined.unsqueeze(3)
-                undefined[..., active] = (missing * weights).sum(2)
-            else:
-                own = values if way == "all" else _values(rows, active)
-            sums[:, :, place, active] = (own * weights).sum(2)
+                undefined[..., active] = (~without.defined).double() @ weights
         return sums, undefined
 
     def _facts(self, block: Block) -> _Facts:
-        # Masks live as long as the pass, so that their identity tells them apart.
-        key = (id(block.mask), block.start, block.stop)
+        key = (block.mask, block.start, block.stop)
         if key not in self._known:
             self._known[key] = self._found(block)
         return self._known[key]
@@ -119,24 +118,20 @@ class RowSums:
         visible = block.visible()
         evenly = visible.to(torch.float64) / visible.sum(-1, keepdim=True).clamp(min=1)
         evenly = evenly if evenly.shape[3] <= EXACT_KEYS else evenly.float()
-        rows = self._kept(replace(block, probs=evenly, scores=None), visible)
-        both: dict[str, Rows] = {"all": rows, "without_first": WithoutFirst(rows)}
-        weights = {way: self._weights(chosen) for way, chosen in both.items()}
-        if self.queries.has_texts.any():
-            for number, way in enumerate(WAYS[2:]):
-                of_text = rows.queries.sets[f"text {number}"].unsqueeze(2)
-                weights[way] = weights["all"] * of_text
+        rows = self._kept(replace(block, probs=evenly, scores=None))
+        weights = {"all": self._weights(rows), "without_first": self._weights(WithoutFirst(rows))}
+        for number, way in enumerate(self.ways[N_TEXTLESS:]):
+            weights[way] = weights["all"] * rows.queries.sets[f"text {number}"].unsqueeze(2)
         active = {
             way: held.flatten(0, 1).any(0).nonzero().flatten().tolist()
             for way, held in weights.items()
         }
         nothing = self.uniform.new_zeros(2, *self.uniform.shape[1:])
-        facts = _Facts(visible, weights, active, *nothing)
+        facts = _Facts(rows.sight, weights, active, *nothing)
         sums, undefined = self._sums(rows, facts)
         facts.uniform.copy_(sums.sum((0, 1)))
-        for place, way in enumerate(WAYS):
-            if way in weights:
-                facts.uniform_counts[place] = weights[way].sum((0, 1))
+        for place, way in enumerate(self.ways):
+            facts.uniform_counts[place] = weights[way].sum((0, 1))
         facts.uniform_counts[WAYS.index("without_first")] -= undefined.sum((0, 1))
         return facts
 

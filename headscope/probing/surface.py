@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Literal, final
 
 import numpy as np
@@ -22,21 +23,23 @@ from headscope.extraction.observers import (
     refuse_unlike,
     run_of,
 )
-from headscope.probing.row_sums import WAYS, RowSums
+from headscope.probing.row_sums import N_TEXTLESS, WAYS, RowSums
 from headscope.results import HeadMap
 
 _REASONS = {
-    "without_first": "with the first token left out no row has mass on such a token",
-    "first_text": "the data are no pairs of texts",
-    "second_text": "the data are no pairs of texts",
+    "without_first": "it does not exist once the first token is left out",
+    "first_text": "the first text of no pair has such a row",
+    "second_text": "the second text of no pair has such a row",
 }
+"""Way -> why a measure that exists for all tokens does not exist there."""
 
 
 @final
 class Surface:
     """Adds up every surface measure for every head, under all resampling weights at once.
 
-    V ways (`row_sums.WAYS`), M measures, C columns of weights.
+    V ways, the first of `row_sums.WAYS` (all of them once a pair was seen), M measures, C columns
+    of weights.
 
     Args:
         encoder: whose attention is watched.
@@ -60,7 +63,7 @@ class Surface:
         self.encoder = encoder
         self.resampling = resampling
         n_columns = resampling.weights([0]).shape[1]
-        heads, ways = (encoder.n_layers, encoder.n_heads), (len(WAYS), len(MEASURES))
+        heads, ways = (encoder.n_layers, encoder.n_heads), (N_TEXTLESS, len(MEASURES))
         self.sums: Floats = np.zeros((n_columns, *heads, *ways))
         self.counts: Floats = np.zeros((n_columns, encoder.n_layers, *ways))
         self.undefined: Floats = np.zeros((n_columns, *heads, len(MEASURES)))
@@ -68,6 +71,11 @@ class Surface:
         self.uniform_counts: Floats = np.zeros_like(self.uniform)
         self.units: list[frozenset[int]] = [frozenset()] * (ways[0] * ways[1])
         self._open: RowSums | None = None
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """The V ways."""
+        return WAYS[: self.sums.shape[3]]
 
     def update(self, block: Block) -> None:
         """Takes in some rows of one layer, or all."""
@@ -82,14 +90,28 @@ class Surface:
             return
         units = np.array([s.unit for s in batch.sentences])
         weights = torch.from_numpy(self.resampling.weights(units)).T
-        for name in ("sums", "undefined", "counts"):
-            held: Floats = getattr(self, name)
-            held += (weights @ getattr(opened, name).cpu().flatten(1)).view(held.shape).numpy()
-        self.uniform += opened.uniform.cpu().numpy()
-        self.uniform_counts += opened.uniform_counts.cpu().numpy()
         rows = opened.counts.cpu().sum(1).flatten(1)
         bearing = [frozenset(units[has].tolist()) for has in (rows > 0).T.numpy()]
+        if len(opened.ways) > len(self.ways):
+            self._take_texts()
+        taken = slice(0, len(opened.ways))
+        for name in ("sums", "counts"):
+            held: Floats = getattr(self, name)[..., taken, :]
+            held += (weights @ getattr(opened, name).cpu().flatten(1)).view(held.shape).numpy()
+        undefined = opened.undefined.cpu()
+        self.undefined += (weights @ undefined.flatten(1)).view(self.undefined.shape).numpy()
+        self.uniform[:, taken] += opened.uniform.cpu().numpy()
+        self.uniform_counts[:, taken] += opened.uniform_counts.cpu().numpy()
         self.units = _smallest(self.units, bearing)
+
+    def _take_texts(self) -> None:
+        """Makes room for the ways that only pairs have."""
+        more = len(WAYS) - len(self.ways)
+        for name in ("sums", "counts", "uniform", "uniform_counts"):
+            held: Floats = getattr(self, name)
+            room = [(0, 0)] * (held.ndim - 2) + [(0, more), (0, 0)]
+            setattr(self, name, np.pad(held, room))
+        self.units += [frozenset()] * (more * len(MEASURES))
 
     def __add__(self, other: Surface) -> Surface:
         """A new observer that has seen what both have seen.
@@ -103,9 +125,14 @@ class Surface:
             run_of(other.encoder, other.resampling),
         )
         whole = Surface(self.encoder, self.resampling)
-        for name in ("sums", "counts", "undefined", "uniform", "uniform_counts"):
-            setattr(whole, name, getattr(self, name) + getattr(other, name))
-        whole.units = _smallest(self.units, other.units)
+        if len(WAYS) in (len(self.ways), len(other.ways)):
+            whole._take_texts()
+        for part in (self, other):
+            taken = slice(0, len(part.ways))
+            for name in ("sums", "counts", "uniform", "uniform_counts"):
+                getattr(whole, name)[..., taken, :] += getattr(part, name)
+            whole.undefined += part.undefined
+            whole.units = _smallest(whole.units, part.units)
         return whole
 
     def result(self) -> dict[str, HeadMap]:
@@ -114,9 +141,8 @@ class Surface:
 
     def variants(self) -> dict[str, dict[str, HeadMap]]:
         """The other ways in which the measures are taken -> measure -> map."""
-        pairs = bool(self.counts[0, :, WAYS.index("first_text")].any())
-        ways = WAYS[1:] if pairs else WAYS[1:2]
-        return {way: {name: self._head_map(way, name) for name in MEASURES} for way in ways}
+        others = self.ways[1:]
+        return {way: {name: self._head_map(way, name) for name in MEASURES} for way in others}
 
     def _head_map(self, way: str, name: str) -> HeadMap:
         measure, place = MEASURES[name], (WAYS.index(way), list(MEASURES).index(name))
@@ -155,5 +181,6 @@ class Surface:
 def _smallest(
     one: Sequence[frozenset[int]], other: Sequence[frozenset[int]]
 ) -> list[frozenset[int]]:
-    pairs = zip(one, other, strict=True)
+    # A batch without pairs has fewer ways.
+    pairs = zip_longest(one, other, fillvalue=frozenset[int]())
     return [frozenset(sorted(a | b)[:MIN_UNITS]) for a, b in pairs]

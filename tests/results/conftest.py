@@ -1,6 +1,7 @@
 """Synthetic results with other numbers of layers than of heads, NaN, None and awkward names."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -71,7 +72,14 @@ def surface_result(provenance):
         nothing = np.full((N_LAYERS, N_HEADS), np.nan)
         measures = {
             "previous": HeadMap(
-                "previous", holed, "probability", 90, uniform=0.2, low=holed - 0.1, high=holed + 0.1
+                "previous",
+                holed,
+                "probability",
+                90,
+                uniform=0.2,
+                uniform_by_layer=np.array([0.1, 0.2, 0.3]),
+                low=holed - 0.1,
+                high=holed + 0.1,
             ),
             "entropy": HeadMap(
                 "entropy",
@@ -79,11 +87,19 @@ def surface_result(provenance):
                 "nats",
                 99,
                 uniform=1.0,
+                uniform_by_layer=np.ones(N_LAYERS),
                 why_no_interval="fewer than 10 units",
             ),
             "cls": HeadMap("cls", nothing, "probability", 0, why_null="the tokenizer has no [CLS]"),
         }
-        return SurfaceResult(provenance, control, measures)
+        undefined = np.zeros((N_LAYERS, N_HEADS))
+        undefined[2, 1] = 90
+        left = {
+            "previous": replace(measures["previous"], values=holed / 2, undefined=undefined),
+            "entropy": replace(measures["entropy"], undefined=0 * undefined),
+            "cls": measures["cls"],
+        }
+        return SurfaceResult(provenance, control, measures, {"without_first": left})
 
     return build
 
@@ -117,7 +133,12 @@ def a_score(label, *, bare=False):
             n_tied=1,
             held_out_accuracy=None if bare else 0.55,
             held_out_ci95=None if bare else (0.45, 0.65),
+            ceiling=0.75,
         ),
+        ceiling={
+            "dependent_to_head": np.array([0.5, 1.0, 1.0]),
+            "head_to_dependent": np.array([1.0, 1.0, 0.75]),
+        },
         offset_baseline=OffsetBaseline(-1, 0.4, None if bare else 0.35),
         gain=None if bare else 0.2,
         gain_ci95=None if bare else (0.1, 0.3),

@@ -10,6 +10,9 @@ def test_json_fits_the_schema(dependency_result, check_json):
     assert nsubj["accuracy"]["dependent_to_head"] == [[0.0, 0.1], [0.2, 0.3], [0.4, 0.5]]
     assert nsubj["best"]["ci95"] == [0.5, 0.7]
     assert nsubj["gain_ci95"] == [0.1, 0.3]
+    assert nsubj["ceiling"]["dependent_to_head"] == [0.5, 1.0, 1.0]
+    assert nsubj["best"]["ceiling"] == 0.75
+    assert values["overall"]["all_arcs"]["ceiling"] == nsubj["ceiling"]
     assert values["uas"]["head_to_dependent"]["no_punct"][0] == [0.1, 0.2]
     assert "accuracy" not in values["overall"]["all_arcs"]
 
@@ -57,7 +60,8 @@ def test_punctuation_only_leaves_one_total_without_scores(dependency_result, che
     values = check_json(result)["values"]
     assert values["overall"]["all_arcs"]["count"] > 0
     assert values["overall"]["no_punct"] == {
-        "count": 0, "best": None, "offset_baseline": None, "gain": None, "gain_ci95": None,
+        "count": 0, "ceiling": None, "best": None, "offset_baseline": None, "gain": None,
+        "gain_ci95": None,
     }  # fmt: skip
     assert values["uas"]["dependent_to_head"]["no_punct"] is None
     reasons = result.nulls()
@@ -76,6 +80,7 @@ def test_frame_has_relations_first_then_totals(dependency_result):
     assert (row["offset"], row["offset_accuracy"], row["offset_held_out_accuracy"]) == (
         -1, 0.4, 0.35,
     )  # fmt: skip
+    assert (row["accuracy"], row["ceiling"]) == (0.6, 0.75)
     assert (row["gain_low"], row["gain"], row["gain_high"]) == (0.1, 0.2, 0.3)
     assert math.isnan(frame.iloc[1]["gain"])
 
@@ -90,7 +95,8 @@ def test_frame_of_a_controlled_result_has_the_control_as_columns(dependency_resu
 def test_heads_frame_has_one_row_a_relation_direction_and_head(dependency_result):
     frame = dependency_result().heads_frame()
     assert list(frame.columns) == [
-        "relation", "count", "direction", "layer", "head", "accuracy", "low", "high",
+        "relation", "count", "direction", "layer", "head", "accuracy", "ceiling", "low",
+        "high",
     ]  # fmt: skip
     assert len(frame) == 4 * 2 * 3 * 2
     row = frame.query(
@@ -98,4 +104,6 @@ def test_heads_frame_has_one_row_a_relation_direction_and_head(dependency_result
     ).iloc[0]
     assert row["accuracy"] == pytest.approx(0.4)
     assert row["high"] == pytest.approx(0.41)
+    ceilings = frame.query("relation == 'nsubj' and head == 1")["ceiling"]
+    assert ceilings.tolist() == [0.5, 1.0, 1.0, 1.0, 1.0, 0.75]
     assert frame[frame["relation"] == "a/b~c"]["low"].isna().all()

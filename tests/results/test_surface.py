@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,38 +12,79 @@ def test_json_fits_the_schema(surface_result, check_json):
     assert document["counts"] == {"previous": 90, "entropy": 99, "cls": 0}
     assert document["units"]["entropy"] == "nats"
     assert document["ci95"]["previous"]["low"][0] == [-0.1, 0.0]
+    assert document["uniform_by_layer"]["previous"] == [0.1, 0.2, 0.3]
     assert document["ci95"]["entropy"] is document["ci95"]["cls"] is None
 
 
 def test_every_null_has_its_reason(surface_result):
-    assert surface_result().to_dict()["nulls"] == {
+    reasons = {
         "/values/cls": "the tokenizer has no [CLS]",
         "/uniform/cls": "the tokenizer has no [CLS]",
+        "/uniform_by_layer/cls": "the tokenizer has no [CLS]",
         "/ci95/cls": "the tokenizer has no [CLS]",
         "/ci95/entropy": "fewer than 10 units",
     }
+    in_variant = {f"/variants/without_first{place}": why for place, why in reasons.items()}
+    in_variant["/variants/without_first/undefined/cls"] = "the tokenizer has no [CLS]"
+    assert surface_result().to_dict()["nulls"] == reasons | in_variant
 
 
 def test_every_reason_points_at_a_null(surface_result):
     document = surface_result().to_dict()
     for pointer in document["nulls"]:
-        _, block, name = pointer.split("/")
-        assert document[block][name] is None
+        *parents, name = pointer.split("/")[1:]
+        held = document
+        for part in parents:
+            held = held[part]
+        assert held[name] is None
+
+
+def test_the_other_ways_stand_beside_with_undefined_rows_counted(surface_result, check_json):
+    ((way, variant),) = check_json(surface_result())["variants"].items()
+    assert way == "without_first"
+    assert variant["values"]["previous"] == [[0.0, 0.05], [0.1, 0.15], [0.2, None]]
+    assert variant["undefined"]["previous"] == [[0, 0], [0, 0], [0, 90]]
+    assert variant["counts"] == {"previous": 90, "entropy": 99, "cls": 0}
+    assert sorted(variant) == [
+        "ci95", "counts", "undefined", "uniform", "uniform_by_layer", "values",
+    ]  # fmt: skip
+
+
+def test_ways_that_leave_no_token_out_have_nothing_undefined(surface_result, check_json):
+    result = surface_result()
+    both = {"first_text": result.measures, "second_text": result.measures}
+    document = check_json(replace(result, variants=both))
+    reasons = document["nulls"]
+    assert reasons["/variants/first_text/undefined/entropy"] == "no token is left out"
+
+
+def test_all_ways_have_names_for_people_and_none_that_does_not_exist(surface_result):
+    result = surface_result()
+    assert list(result.all_ways()) == [
+        "previous", "entropy", "cls", "previous, first token left out",
+        "entropy, first token left out",
+    ]  # fmt: skip
+    found = result.all_ways()["previous, first token left out"]
+    assert found is result.variants["without_first"]["previous"]
 
 
 def test_control_stands_beside_with_numbers_only(surface_result, check_json):
     document = check_json(surface_result(control=surface_result(shift=0.3)))
     control = document["control"]
-    assert sorted(control) == ["ci95", "counts", "nulls", "uniform", "units", "values"]
+    assert sorted(control) == [
+        "ci95", "counts", "nulls", "uniform", "uniform_by_layer", "units", "values", "variants",
+    ]  # fmt: skip
     assert control["values"]["previous"][0] == [0.3, 0.4]
 
 
 def test_frame_has_one_row_a_measure_and_head(surface_result):
     frame = surface_result().to_frame()
     assert list(frame.columns) == [
-        "measure", "layer", "head", "value", "low", "high", "uniform", "units", "n",
+        "measure", "way", "layer", "head", "value", "low", "high", "uniform", "units", "n",
     ]  # fmt: skip
-    assert len(frame) == 2 * 3 * 2
+    assert len(frame) == 2 * 2 * 3 * 2
+    assert frame["way"].tolist() == ["all"] * 12 + ["without_first"] * 12
+    frame = frame[frame["way"] == "all"]
     assert list(frame["measure"].unique()) == ["previous", "entropy"]
     row = frame.query("measure == 'previous' and layer == 1 and head == 0").iloc[0]
     assert row["value"] == 0.2
@@ -53,8 +96,9 @@ def test_frame_has_one_row_a_measure_and_head(surface_result):
 
 def test_frame_of_a_controlled_result_has_the_control_as_a_column(surface_result):
     frame = surface_result(control=surface_result(shift=0.3)).to_frame()
-    row = frame.query("measure == 'previous' and layer == 2 and head == 0").iloc[0]
-    assert (row["value"], row["control"]) == (0.4, 0.7)
+    rows = frame.query("measure == 'previous' and layer == 2 and head == 0").set_index("way")
+    assert list(rows["value"]) == pytest.approx([0.4, 0.2])
+    assert list(rows["control"]) == pytest.approx([0.7, 0.35])
 
 
 def test_nothing_defined_is_an_empty_frame(surface_result):
