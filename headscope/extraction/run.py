@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from importlib.metadata import version
+from typing import Any
 
 from headscope import __version__
 from headscope.datasets import Corpus
-from headscope.extraction.batches import BATCH_TOKENS, Tally, batches
+from headscope.extraction.batches import BATCH_TOKENS, Batch, Tally, batches
 from headscope.extraction.calibration import observe
 from headscope.extraction.encoder import Encoder
 from headscope.extraction.observation import MAX_MAP_TOKENS
 from headscope.extraction.observers import Observer
+from headscope.extraction.record.replay import Replay
 from headscope.results import DataInfo
 
 Progress = Callable[[int, int], None]
@@ -36,10 +39,12 @@ class Pass:
     Attributes:
         data: for the result's header.
         warnings: what the reader of the result must know.
+        record: about the record that the attention came from; None where the model was run.
     """
 
     data: DataInfo
     warnings: tuple[str, ...]
+    record: Mapping[str, Any] | None = None
 
 
 def run(
@@ -50,8 +55,11 @@ def run(
     batch_tokens: int = BATCH_TOKENS,
     max_map_tokens: int = MAX_MAP_TOKENS,
     progress: Progress | None = None,
+    done: Callable[[Batch], bool] | None = None,
 ) -> Pass:
     """One pass over the corpus; the observers have seen all of it when this returns.
+
+    Where the corpus is a record of attention, that is shown to them, and the model is not run.
 
     Args:
         encoder: whose attention is observed.
@@ -61,13 +69,17 @@ def run(
         max_map_tokens: longest sequence whose whole maps are handed out; where an observer wants
             them, longer ones are left out, for all observers alike.
         progress: is told of every batch.
+        done: whether a batch was seen in an earlier run, and is passed over.
 
     Raises:
         InputError, ParseError: from reading the corpus.
         ModelError: the model cannot be observed.
     """
     tally = Tally()
+    replay = Replay(encoder, corpus.record, observers) if corpus.record is not None else None
     wants_maps = encoder.route == "maps" or any(observer.needs == "maps" for observer in observers)
+    if replay is not None:
+        wants_maps, max_map_tokens = True, replay.max_map_tokens
     stream = batches(
         encoder,
         corpus.read(),
@@ -75,11 +87,23 @@ def run(
         batch_tokens=batch_tokens,
         max_map_tokens=max_map_tokens if wants_maps else None,
     )
-    with observe(encoder, observers, max_map_tokens=max_map_tokens) as observation:
+    watch = (
+        nullcontext(replay)
+        if replay
+        else observe(encoder, observers, max_map_tokens=max_map_tokens)
+    )
+    with watch as source:
         for batch in stream:
-            observation.forward(batch)
+            if done is None or not done(batch):
+                source.forward(batch)
             if progress is not None:
                 progress(len(batch), int(batch.n_tokens.sum()))
+    whole = pass_of(encoder, corpus, tally)
+    return whole if replay is None else replace(whole, record=replay.facts)
+
+
+def pass_of(encoder: Encoder, corpus: Corpus, tally: Tally) -> Pass:
+    """What a pass went through, from what its batches counted."""
     skipped = {**tally.skipped, "broken": len(corpus.skipped)}
     data = DataInfo(
         name=corpus.name,
