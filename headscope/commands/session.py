@@ -14,6 +14,8 @@ from headscope.cli import Options
 from headscope.errors import HeadscopeError
 
 if TYPE_CHECKING:
+    from headscope.datasets import Corpus
+    from headscope.extraction.encoder import Encoder
     from headscope.extraction.run import Progress
     from headscope.probing.analysis import Analysis, Settings
     from headscope.results import Result
@@ -23,22 +25,33 @@ def analyse(
     model: str, data: str, kinds: Sequence[str], settings: Settings, options: Options
 ) -> Analysis:
     """One analysis as the shared options say, with a progress bar on a terminal."""
-    from headscope.datasets import open_corpus
-    from headscope.extraction.loading import load_encoder, placement
     from headscope.probing import analysis
 
+    corpus = opened(data, options)
+    with progress(corpus.n_sentences, options) as bar:
+        encoder = loaded(model, options)
+        return analysis.analyse(encoder, corpus, kinds, settings=settings, progress=bar)
+
+
+def opened(data: str, options: Options) -> Corpus:
+    """The data, once it is known that the model can be placed where it was asked for."""
+    from headscope.datasets import open_corpus
+    from headscope.extraction.loading import placement
+
     placement(options.device, options.dtype)  # before a long survey of the data
-    corpus = open_corpus(
-        data, format=options.format, limit=options.limit, skip_bad=options.skip_bad
+    return open_corpus(data, format=options.format, limit=options.limit, skip_bad=options.skip_bad)
+
+
+def loaded(model: str, options: Options) -> Encoder:
+    """The model, as the shared options say."""
+    from headscope.extraction.loading import load_encoder
+
+    return load_encoder(
+        model,
+        device=options.device,
+        dtype=options.dtype,
+        trust_remote_code=options.trust_remote_code,
     )
-    with _progress(corpus.n_sentences, options) as progress:
-        encoder = load_encoder(
-            model,
-            device=options.device,
-            dtype=options.dtype,
-            trust_remote_code=options.trust_remote_code,
-        )
-        return analysis.analyse(encoder, corpus, kinds, settings=settings, progress=progress)
 
 
 def settings_of(
@@ -93,7 +106,7 @@ def note(text: str, options: Options) -> None:
 
 
 @contextmanager
-def _progress(total: int | None, options: Options) -> Iterator[Progress | None]:
+def progress(total: int | None, options: Options) -> Iterator[Progress | None]:
     """A bar with rate and time left on a terminal; nothing when piped or quiet."""
     if options.quiet or not sys.stderr.isatty():
         yield None

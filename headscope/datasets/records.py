@@ -182,7 +182,8 @@ def recorded_corpus(folder: Path, manifest: Manifest) -> Corpus:
 
 def sentence_line(sentence: Sentence) -> bytes:
     """One sentence, all its fields, as one line of JSON."""
-    return json.dumps(asdict(sentence), sort_keys=True).encode() + b"\n"
+    fields = {item.name: getattr(sentence, item.name) for item in dataclasses.fields(sentence)}
+    return json.dumps(fields, sort_keys=True).encode() + b"\n"
 
 
 def read_sentences(path: Path) -> Iterator[Sentence]:

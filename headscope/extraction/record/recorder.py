@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Literal, NoReturn, final
 import torch
 from torch import Tensor
 
-from headscope.datasets.files import whole_file
+from headscope.datasets.files import fingerprint, whole_file
 from headscope.datasets.records import Manifest, Part, write_manifest
 from headscope.errors import MergeError, ModelError
 from headscope.extraction.batches import Batch
@@ -51,7 +50,7 @@ class Recorder:
         self.encoder, self.settings, self.folder = encoder, settings, folder
         self.manifest, self._done = manifest, frozenset(done)
         self._maps = SentenceMaps(encoder.n_heads, settings.level, settings.rows)
-        self._shelf = self._empty()
+        self._shelf = Shelf(self._maps, encoder.n_layers, encoder.causal, settings)
         self._open: Batch | None = None
         self._unlike: dict[int, Tensor | None] = {}
 
@@ -102,22 +101,15 @@ class Recorder:
         """
         raise MergeError("records cannot be added; write each into a folder of its own")
 
-    def _empty(self) -> Shelf:
-        settings = self.settings
-        return Shelf(
-            self._maps, self.encoder.n_layers, self.encoder.causal, settings.precision,
-            settings.hidden_states,
-        )  # fmt: skip
-
     def _write(self) -> None:
-        shelf, self._shelf = self._shelf, self._empty()
         number = len(self.manifest.shards)
-        content = shelf.content(self.manifest.fingerprint, number)
         name = shard_name(number)
         with whole_file(self.folder / name) as file:
-            file.write(content)
-        digest = hashlib.sha256(content).hexdigest()
-        part = Part(name, len(content), digest, len(shelf.ordinals))
+            place = Path(file.name)
+            self._shelf.save(place, self.manifest.fingerprint, number)
+            n_sentences = len(self._shelf.ordinals)
+            part = Part(name, place.stat().st_size, fingerprint(place), n_sentences)
+        self._shelf.clear()
         # Only now: a shard that the manifest does not name is written again.
         self.manifest = replace(self.manifest, shards=(*self.manifest.shards, part))
         write_manifest(self.folder, self.manifest)

@@ -10,16 +10,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import safetensors
-from safetensors.numpy import save
+from safetensors.numpy import save_file
 from torch import Tensor
 
 from headscope.errors import ParseError
 from headscope.extraction.batches import Batch
 from headscope.extraction.maps import SentenceMaps
-from headscope.extraction.record.identity import Precision
+from headscope.extraction.record.identity import RecordSettings
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
+
+
+SHARDS = "shard-*.safetensors"
+"""Names of all shards, as a pattern."""
 
 
 def shard_name(number: int) -> str:
@@ -28,7 +32,28 @@ def shard_name(number: int) -> str:
     >>> shard_name(3)
     'shard-00003.safetensors'
     """
-    return f"shard-{number:05d}.safetensors"
+    return SHARDS.replace("*", f"{number:05d}")
+
+
+class _Growing:
+    """Numbers one after the other, in memory that is used again for the next shard."""
+
+    def __init__(self, dtype: str) -> None:
+        self._room: Array = np.empty(0, dtype=dtype)
+        self.size = 0
+
+    def add(self, numbers: Array) -> None:
+        stop = self.size + numbers.size
+        if stop > len(self._room):
+            room = np.empty(max(stop, 2 * len(self._room)), dtype=self._room.dtype)
+            room[: self.size] = self.filled
+            self._room = room
+        self._room[self.size : stop].reshape(numbers.shape)[...] = numbers
+        self.size = stop
+
+    @property
+    def filled(self) -> Array:
+        return self._room[: self.size]
 
 
 class Shelf:
@@ -38,45 +63,48 @@ class Shelf:
         cutter: cuts maps into those of single sentences.
         n_layers: L.
         causal: whether no query sees a later key.
-        precision: of attention and hidden states on disk.
-        hidden: numbers of the hidden states to keep.
+        settings: what is kept.
+
+    Attributes:
+        ordinals: numbers in the corpus of the sentences collected.
     """
 
     def __init__(
-        self,
-        cutter: SentenceMaps,
-        n_layers: int,
-        causal: bool,
-        precision: Precision,
-        hidden: Sequence[int],
+        self, cutter: SentenceMaps, n_layers: int, causal: bool, settings: RecordSettings
     ) -> None:
         """Starts empty."""
-        self.cutter, self.causal, self.precision = cutter, causal, precision
-        self.sides: list[int] = []
-        self._maps: list[list[Array]] = [[] for _ in range(n_layers)]
-        self._unlike: list[list[Array | None]] = [[] for _ in range(n_layers)]
-        self._states: dict[int, list[Array]] = {number: [] for number in hidden}
-        self._tokens: dict[str, list[Array]] = {name: [] for name in _TOKENS}
-        self._n_tokens: list[int] = []
+        self.cutter, self.causal, self.precision = cutter, causal, settings.precision
+        self._maps = [_Growing(settings.precision) for _ in range(n_layers)]
+        self._hidden = settings.hidden_states
+        self.clear()
+
+    def clear(self) -> None:
+        """Empties it, for the next shard."""
+        for maps in self._maps:
+            maps.size = 0
         self.ordinals: list[int] = []
+        self._sides: list[list[int]] = []
+        self._n_tokens: list[int] = []
+        self._unlike: list[list[Array | None]] = [[] for _ in self._maps]
+        self._states: dict[int, list[Array]] = {number: [] for number in self._hidden}
+        self._tokens: dict[str, list[Array]] = {name: [] for name in _TOKENS}
 
     @property
     def n_bytes(self) -> int:
         """Bytes of the attention collected so far."""
-        return sum(array.nbytes for arrays in self._maps for array in arrays)
+        return sum(maps.filled.nbytes for maps in self._maps)
 
     def add_layer(self, layer: int, maps: Sequence[Tensor], visible: Tensor | None) -> None:
         """Takes in one layer's maps of a batch.
 
         visible: [B, T, T] where the layer's queries see other keys than all, or all earlier ones.
         """
-        flat = np.concatenate([one.cpu().numpy().ravel() for one in maps])
-        self._maps[layer].append(flat.astype(self.precision, copy=False))
+        for one in maps:
+            self._maps[layer].add(one.cpu().numpy())
         seen = None
         if visible is not None:
-            sides = (one.shape[1] for one in maps)
-            rows = enumerate(sides)
-            seen = np.concatenate([visible[b, :n, :n].cpu().numpy().ravel() for b, n in rows])
+            sides = enumerate(one.shape[1] for one in maps)
+            seen = np.concatenate([visible[b, :n, :n].cpu().numpy().ravel() for b, n in sides])
         self._unlike[layer].append(seen)
 
     def add_states(self, batch: Batch, states: Sequence[Tensor]) -> None:
@@ -86,45 +114,42 @@ class Shelf:
 
     def close_batch(self, batch: Batch) -> None:
         """Takes in what else there is to a batch, once all its layers have been seen."""
-        self.sides += self.cutter.sides(batch)
+        self._sides.append(self.cutter.sides(batch))
         self.ordinals += [sentence.ordinal for sentence in batch.sentences]
         self._n_tokens += [len(pieces.ids) for pieces in batch.pieces]
         for pieces in batch.pieces:
             for name, kept in self._tokens.items():
                 kept.append(getattr(pieces, name))
 
-    def content(self, record: str, number: int) -> bytes:
-        """The bytes of the shard's file.
+    def save(self, path: Path, record: str, number: int) -> None:
+        """Writes the shard's file.
 
         record: the fingerprint of the record; number: of the shard.
         """
-        tensors = {f"attention.{i}": np.concatenate(maps) for i, maps in enumerate(self._maps)}
+        tensors = {f"attention.{i}": maps.filled for i, maps in enumerate(self._maps)}
         tensors |= {f"hidden.{i}": np.concatenate(kept) for i, kept in self._states.items()}
         tensors |= {name: np.concatenate(kept) for name, kept in self._tokens.items()}
         tensors |= {
             "ordinals": np.array(self.ordinals, dtype=np.int64),
             "n_tokens": np.array(self._n_tokens, dtype=np.int64),
-            "sides": np.array(self.sides, dtype=np.int64),
+            "sides": np.array([side for sides in self._sides for side in sides], dtype=np.int64),
         }
         for layer, unlike in enumerate(self._unlike):
             if any(seen is not None for seen in unlike):
                 tensors[f"visible.{layer}"] = np.concatenate(list(self._visible(unlike)))
         # One entry only: the library writes several in an order that changes from run to run.
-        return save(tensors, {"headscope": json.dumps({"record": record, "shard": number})})
+        noted = {"headscope": json.dumps({"record": record, "shard": number})}
+        save_file(tensors, path, noted)
 
     def _visible(self, unlike: Sequence[Array | None]) -> Iterator[Array]:
         """Visible keys of every sentence; each entry of `unlike` is for one batch."""
-        sides = iter(self.sides)
-        for layer_maps, seen in zip(self._maps[0], unlike, strict=True):
-            left = layer_maps.size // self.cutter.n_heads
-            while left:
-                side = next(sides)
-                left -= side * side
-                if seen is None:
-                    whole = np.ones((side, side), dtype=bool)
-                    yield (np.tril(whole) if self.causal else whole).ravel()
+        for sides, seen in zip(self._sides, unlike, strict=True):
             if seen is not None:
                 yield seen
+                continue
+            for side in sides:
+                whole = np.ones((side, side), dtype=bool)
+                yield (np.tril(whole) if self.causal else whole).ravel()
 
 
 _TOKENS = ("ids", "word_of", "special")

@@ -6,6 +6,7 @@ import hashlib
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,7 +17,6 @@ from headscope.datasets.records import (
     SENTENCES,
     Manifest,
     Part,
-    is_record,
     read_manifest,
     recorded_corpus,
     refuse_other,
@@ -32,7 +32,7 @@ from headscope.extraction.maps import SentenceMaps
 from headscope.extraction.record.identity import RecordSettings, identity_of
 from headscope.extraction.record.reading import Record
 from headscope.extraction.record.recorder import Recorder
-from headscope.extraction.record.shards import Shard, shard_name
+from headscope.extraction.record.shards import SHARDS, Shard
 from headscope.extraction.run import Progress, pass_of, run, versions
 
 Tell = Callable[[str], None]
@@ -68,7 +68,7 @@ def record(
     corpus = data if isinstance(data, Corpus) else open_corpus(data)
     if corpus.record is not None:
         raise InputError(f"{corpus.record}: found a record; expected data to make one of")
-    before = _prepared(folder)
+    before = _begun(folder)
     encoder = model if isinstance(model, Encoder) else load_encoder(model)
     refuse_two_texts(encoder)
     _refuse_states(encoder, settings)
@@ -76,6 +76,7 @@ def record(
     if before is not None:
         # Before the corpus is read, which may take long.
         refuse_other(folder, {**before.identity, "sentences": ""}, {**identity, "sentences": ""})
+    _swept(folder)
     with whole_file(folder / SENTENCES) as file:
         manifest, n_bytes = _survey(encoder, corpus, settings, identity, file)
         if before is not None:
@@ -92,26 +93,35 @@ def record(
     return Record(folder)
 
 
-def _prepared(folder: Path) -> Manifest | None:
-    """The manifest of a record begun earlier; makes the folder, and refuses foreign files."""
+def _begun(folder: Path) -> Manifest | None:
+    """The manifest of a record begun earlier, None where there is none; refuses foreign files."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        names = sorted(entry.name for entry in folder.iterdir())
+        paths = sorted(folder.iterdir()) if folder.exists() else []
     except OSError as error:
-        raise HeadscopeError(
-            f"--out {folder}: {error.strerror or error}; expected a folder that can be written to"
-        ) from None
-    for part in folder.glob(UNFINISHED):
-        part.unlink()
-        names.remove(part.name)
-    shards = {path.name for path in folder.glob(shard_name(0).replace("00000", "*"))}
-    foreign = sorted(set(names) - {MANIFEST, SENTENCES} - shards)
-    if foreign or (names and not is_record(folder)):
+        raise InputError(f"--out {folder}: found {error.strerror}; expected a folder") from None
+    foreign = [
+        path.name
+        for path in paths
+        if path.name not in (MANIFEST, SENTENCES)
+        and not any(fnmatch(path.name, pattern) for pattern in (UNFINISHED, SHARDS))
+    ]
+    whole = [path.name for path in paths if not fnmatch(path.name, UNFINISHED)]
+    if foreign or (whole and MANIFEST not in whole):
         raise InputError(
-            f"--out {folder}: found {(foreign or names)[0]}, which is no part of a record; "
+            f"--out {folder}: found {(foreign or whole)[0]}, which is no part of a record; "
             "expected an empty folder, or a record to go on with"
         )
-    return read_manifest(folder) if names else None
+    return read_manifest(folder) if whole else None
+
+
+def _swept(folder: Path) -> None:
+    """Makes the folder; what a killed run was writing is removed."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in folder.glob(UNFINISHED):
+            path.unlink()
+    except OSError as error:
+        raise HeadscopeError(f"--out {folder}: {error.strerror or error}") from None
 
 
 def _refuse_states(encoder: Encoder, settings: RecordSettings) -> None:
@@ -209,7 +219,7 @@ def _fill(
 ) -> None:
     """Writes the shards that are not there yet."""
     whole = {part.name for part in manifest.shards}
-    for path in folder.glob(shard_name(0).replace("00000", "*")):
+    for path in folder.glob(SHARDS):
         if path.name not in whole:
             path.unlink()
     shards = [
