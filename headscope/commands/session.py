@@ -14,6 +14,8 @@ from headscope.cli import Options
 from headscope.errors import HeadscopeError
 
 if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
     from headscope.datasets import Corpus
     from headscope.extraction.encoder import Encoder
     from headscope.extraction.run import Progress
@@ -111,28 +113,9 @@ def progress(total: int | None, options: Options) -> Iterator[Progress | None]:
     if options.quiet or not sys.stderr.isatty():
         yield None
         return
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
     passes = 2 if options.control else 1
-    whole = None if total is None else total * passes
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("sentences, {task.fields[rate]:,.0f}/s"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("loading", total=whole, rate=0.0)
+    with _bar() as bar:
+        task = bar.add_task("loading", total=None if total is None else total * passes, rate=0.0)
 
         def advance(n_sentences: int, n_tokens: int) -> None:
             state = bar.tasks[0]
@@ -140,6 +123,21 @@ def progress(total: int | None, options: Options) -> Iterator[Progress | None]:
             bar.update(task, advance=n_sentences, description="observing", rate=rate)
 
         yield advance
+
+
+def _bar() -> Bar:
+    from rich import progress
+
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn("sentences, {task.fields[rate]:,.0f}/s"),
+        progress.TimeElapsedColumn(),
+        progress.TextColumn("left"),
+        progress.TimeRemainingColumn(),
+    )
+    return progress.Progress(*columns, console=Console(stderr=True), transient=True)
 
 
 def only_html(path: Path) -> None:

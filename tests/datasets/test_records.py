@@ -1,5 +1,6 @@
 """The part of a record that is data: manifest and sentences, read without any model."""
 
+import hashlib
 import json
 from dataclasses import fields, replace
 
@@ -28,8 +29,6 @@ DATA |= {"annotation": "gold", "note": "only two"}
 
 def put(folder, sentences, **changes):
     """A record without shards."""
-    import hashlib
-
     content = b"".join(map(sentence_line, sentences))
     (folder / SENTENCES).write_bytes(content)
     part = Part(SENTENCES, len(content), hashlib.sha256(content).hexdigest(), len(sentences))

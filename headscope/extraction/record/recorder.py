@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Literal, NoReturn, final
 import torch
 from torch import Tensor
 
-from headscope.datasets.files import fingerprint, whole_file
+from headscope.datasets.files import whole_file
 from headscope.datasets.records import Manifest, Part, write_manifest
 from headscope.errors import MergeError, ModelError
 from headscope.extraction.batches import Batch
@@ -104,11 +105,11 @@ class Recorder:
     def _write(self) -> None:
         number = len(self.manifest.shards)
         name = shard_name(number)
+        content = self._shelf.content(self.manifest.fingerprint, number)
         with whole_file(self.folder / name) as file:
-            place = Path(file.name)
-            self._shelf.save(place, self.manifest.fingerprint, number)
-            n_sentences = len(self._shelf.ordinals)
-            part = Part(name, place.stat().st_size, fingerprint(place), n_sentences)
+            file.write(content)
+        digest = hashlib.sha256(content).hexdigest()
+        part = Part(name, len(content), digest, len(self._shelf.ordinals))
         self._shelf.clear()
         # Only now: a shard that the manifest does not name is written again.
         self.manifest = replace(self.manifest, shards=(*self.manifest.shards, part))

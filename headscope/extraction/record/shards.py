@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import safetensors
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 from torch import Tensor
 
 from headscope.errors import ParseError
@@ -121,8 +121,8 @@ class Shelf:
             for name, kept in self._tokens.items():
                 kept.append(getattr(pieces, name))
 
-    def save(self, path: Path, record: str, number: int) -> None:
-        """Writes the shard's file.
+    def content(self, record: str, number: int) -> bytes:
+        """The bytes of the shard's file.
 
         record: the fingerprint of the record; number: of the shard.
         """
@@ -139,7 +139,8 @@ class Shelf:
                 tensors[f"visible.{layer}"] = np.concatenate(list(self._visible(unlike)))
         # One entry only: the library writes several in an order that changes from run to run.
         noted = {"headscope": json.dumps({"record": record, "shard": number})}
-        save_file(tensors, path, noted)
+        # Not the library's save_file: killed, it leaves a file under a name of its own.
+        return save(tensors, noted)
 
     def _visible(self, unlike: Sequence[Array | None]) -> Iterator[Array]:
         """Visible keys of every sentence; each entry of `unlike` is for one batch."""

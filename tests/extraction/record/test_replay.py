@@ -10,6 +10,7 @@ import pytest
 import headscope
 from headscope.datasets import open_corpus
 from headscope.errors import InputError
+from headscope.extraction.batches import batches
 from headscope.extraction.calibration import KeepMaps
 from headscope.extraction.observation import Observation
 from headscope.extraction.record.recorder import Recorder
@@ -123,19 +124,15 @@ def test_another_model_is_refused_and_both_are_named(other, model, whole):
 
 
 def test_pieces_that_are_not_those_recorded_are_refused(model, whole, corpus):
+    first, second, *_ = sorted(whole.places)
+    (sentence,) = (s for s in corpus.read() if s.ordinal == first)
     replay = Replay(model, whole.folder, [])
+    (swapped,) = batches(model, [replace(sentence, ordinal=second)])
     with pytest.raises(InputError, match="found attention of other pieces of sentence"):
-        read = {s.ordinal: s for s in corpus.read()}
-        kept = sorted(whole.places)
-        swapped = replace(read[kept[0]], ordinal=kept[1])
-        run_one(model, replay, swapped)
+        replay.forward(swapped)
+    (unknown,) = batches(model, [replace(sentence, ordinal=10_000)])
     with pytest.raises(InputError, match="found no attention of sentence"):
-        run_one(model, replay, replace(read[kept[0]], ordinal=10_000))
-
-
-def run_one(model, replay, sentence):
-    (batch,) = headscope.extraction.batches.batches(model, [sentence])
-    replay.forward(batch)
+        replay.forward(unknown)
 
 
 def test_hidden_states_are_not_replayed(model, whole, small, tmp_path):

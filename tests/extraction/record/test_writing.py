@@ -38,6 +38,8 @@ def started(out):
         try:
             headscope.record(encoder, data, out, settings=settings)
             code = 0
+        except Exception as error:
+            print(error, file=sys.stderr, flush=True)
         finally:
             os._exit(code)
     return child
@@ -80,7 +82,7 @@ def killed(saved, ewt, folder, n_points):
         assert code in (-9, 0)  # 0: it was through already
         assert 0 <= n_left <= n_shards
         assert agree
-        assert again == 0
+        assert again == 0, done.stderr
         assert equal
     # Some must have been killed on the way, or this shows nothing.
     assert [n_left for code, n_left, *_ in found if code == -9 and 0 < n_left < n_shards]
