@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import jsonschema
 import pytest
 import torch
 
@@ -18,6 +19,7 @@ from headscope.extraction import run as run_module
 from headscope.extraction.record import recorder, writing
 from headscope.extraction.record.identity import RecordSettings
 from headscope.extraction.record.writing import record
+from headscope.results.schema import schema
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -290,6 +292,16 @@ def test_a_model_that_reads_two_texts_is_refused(model, corpus, tmp_path):
     two = replace(model, config=config, info=replace(model.info, attention="cross"))
     with pytest.raises(ModelError, match="cross attention needs a target text"):
         record(two, corpus, tmp_path / "r")
+
+
+def test_the_manifest_conforms_to_its_schema(whole):
+    manifest = json.loads((whole.folder / "manifest.json").read_text(encoding="utf-8"))
+    loaded = schema("record")
+    jsonschema.Draft202012Validator.check_schema(loaded)
+    jsonschema.validate(manifest, loaded)
+    identity = {name: v for name, v in manifest["identity"].items() if name != "level"}
+    with pytest.raises(jsonschema.ValidationError, match="'level' is a required"):
+        jsonschema.validate(manifest | {"identity": identity}, loaded)
 
 
 def test_an_interrupted_record_is_unfinished(model, corpus, small, tmp_path):
