@@ -6,12 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from transformers import GPT2Config, SqueezeBertConfig
 
 import headscope
 from headscope.datasets import open_corpus
 from headscope.errors import InputError
 from headscope.extraction.batches import batches
 from headscope.extraction.calibration import KeepMaps
+from headscope.extraction.hook import inputs
+from headscope.extraction.loading import load_encoder
 from headscope.extraction.observation import Observation
 from headscope.extraction.record.recorder import Recorder
 from headscope.extraction.record.replay import Replay
@@ -19,6 +23,7 @@ from headscope.extraction.record.writing import record
 from headscope.extraction.run import run
 from headscope.probing.analysis import Settings, analyse
 from headscope.results.envelope import plain
+from tests.extraction.toys import random_model, save
 
 
 def assert_close(found, expected, path=""):
@@ -155,3 +160,31 @@ def test_a_damaged_record_is_one_line(model, whole, tmp_path):
     path.write_bytes(path.read_bytes().replace(b"the", b"The"))
     with pytest.raises(InputError, match=r"sentences\.jsonl: found other bytes than were written"):
         headscope.surface(model, out)
+
+
+SIZE = {"vocab_size": 61, "bos_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
+WIDTH = {"hidden_size": 8, "num_attention_heads": 4, "num_hidden_layers": 3}
+FAMILIES = {
+    "decoder": GPT2Config(**SIZE, n_embd=8, n_head=4, n_layer=3, n_positions=64),
+    "maps of its own": SqueezeBertConfig(
+        **SIZE, **WIDTH, embedding_size=8, intermediate_size=12, max_position_embeddings=64
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_other_kinds_of_model_are_replayed(name, ewt, tmp_path):
+    model = load_encoder(save(tmp_path / "m", random_model(FAMILIES[name])), device="cpu")
+    assert model.causal == (name == "decoder")
+    assert (model.route == "maps") == (name == "maps of its own")
+    corpus = open_corpus(ewt, limit=40)
+    settings = headscope.RecordSettings(hidden_states=(0, 3), shard_bytes=100_000)
+    made = record(model, corpus, tmp_path / "r", settings=settings)
+    found, expected = analyse(model, made.folder), analyse(model, corpus)
+    assert_close(found.surface.to_dict(), expected.surface.to_dict())
+    assert_close(found.dependency.to_dict(), expected.dependency.to_dict())
+    for ordinal, states in made.hidden_states(3):
+        (batch,) = batches(model, [s for s in corpus.read() if s.ordinal == ordinal])
+        with torch.no_grad():
+            own = model.model(**inputs(model, batch)).last_hidden_state[0].numpy()
+        np.testing.assert_allclose(states, own, atol=1e-5)
