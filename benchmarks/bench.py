@@ -83,8 +83,8 @@ def contenders(asked: argparse.Namespace) -> dict[str, Callable[[], object]]:
     from headscope.datasets import open_corpus
     from headscope.extraction.batches import batches
     from headscope.extraction.calibration import observe
-    from headscope.extraction.encoder import load_encoder
     from headscope.extraction.hook import attention_set_to, inputs
+    from headscope.extraction.loading import load_encoder
     from headscope.extraction.observers import Resampling
     from headscope.probing.analysis import analyse
     from headscope.probing.dependency import Dependency
@@ -163,7 +163,7 @@ MEASURE_MEMORY = """
 import dataclasses, re, torch
 from headscope.datasets import open_corpus
 from headscope.extraction.batches import batches
-from headscope.extraction.encoder import load_encoder
+from headscope.extraction.loading import load_encoder
 from headscope.extraction.hook import attention_set_to, inputs
 from headscope.probing.analysis import analyse
 torch.set_num_threads({threads})

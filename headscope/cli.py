@@ -38,8 +38,8 @@ Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="Treebank (.conllu), text (.txt), either with .gz, the folder of a record, or `demo`, "
-        "the bundled sample.",
+        help="Treebank (.conllu), text (.txt), texts or pairs of texts (.tsv, .jsonl), any of them "
+        "with .gz, the folder of a record, or `demo`, the bundled sample.",
         show_default=False,
     ),
 ]
@@ -66,8 +66,29 @@ class Options:
 
     format: Annotated[
         str | None,
-        typer.Option(help="Format of DATA: `conllu` or `text`. Default: told by content."),
+        typer.Option(help="Format of DATA: `conllu`, `text` or `pairs`. Default: told by content."),
     ] = None
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            help="Other names of the columns of a table of texts, such as "
+            "`text=premise,text_pair=hypothesis,label=gold_label`."
+        ),
+    ] = None
+    attention: Annotated[
+        str | None,
+        typer.Option(
+            help="Whose attention: `encoder`, `decoder` or `cross`. Default: the encoder's where "
+            "there is one."
+        ),
+    ] = None
+    target: Annotated[
+        str,
+        typer.Option(
+            help="What a decoder beside an encoder reads: the `column` target of DATA, or a `copy` "
+            "of the sentence."
+        ),
+    ] = "column"
     limit: Annotated[int | None, typer.Option(help="Take only the first N sentences.")] = None
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave broken sentences out, count and list them.")

@@ -5,13 +5,15 @@ Sizes differ on purpose: 3 layers, 4 heads, never as many tokens as either.
 
 import copy
 
+import numpy as np
 import torch
 from transformers import AutoModel
 
 from headscope.datasets import Sentence
 from headscope.extraction.batches import Batch, batches, collate
-from headscope.extraction.calibration import observe
-from headscope.extraction.encoder import Encoder
+from headscope.extraction.calibration import calibrate, observe
+from headscope.extraction.loading import assemble
+from headscope.extraction.tokenizer import Vocabulary
 from headscope.extraction.words import NO_WORD, Pieces
 from headscope.results import ModelInfo
 from tests.extraction.families import FAMILY, family_config, family_tokenizer
@@ -48,31 +50,31 @@ def spread(model, seed=0, std=0.25):
     return model
 
 
-def encoder_for(model, family, name="tiny"):
-    """An encoder around a model of a family, as the loader would make it."""
-    config = model.config
+def encoder_for(model, family, name="tiny", attention="encoder"):
+    """An encoder around a model of a family, as the loader would make it, not calibrated yet."""
     pad_id, cls_id, separator_id, unk_id = FAMILY[family].ids
     info = ModelInfo(
         name=name,
         revision=None,
         weights_sha256="0" * 64,
-        n_layers=config.num_hidden_layers * getattr(config, "inner_group_num", 1),
-        n_heads=config.num_attention_heads,
+        n_layers=0,
+        n_heads=0,
         family=family,
-        attention="encoder",
+        attention=attention,
         dtype=str(next(model.parameters()).dtype).removeprefix("torch."),
     )
-    return Encoder(
-        model=model.eval(),
-        tokenizer=family_tokenizer(family).backend_tokenizer,
-        info=info,
-        max_length=FAMILY[family].max_length,
+    tokenizer = family_tokenizer(family)
+    vocabulary = Vocabulary(
+        tokenizer=tokenizer.backend_tokenizer,
         pad_id=pad_id,
         cls_id=cls_id,
         separator_id=separator_id,
         unk_id=unk_id,
-        uses_type_ids=family in ("albert", "bert", "electra", "ernie"),
+        has_type_ids="token_type_ids" in tokenizer.model_input_names,
     )
+    made = assemble(model.eval(), model.config, vocabulary, info)
+    made.max_length = FAMILY[family].max_length
+    return made
 
 
 def shown(observer, sentences, *, batch_tokens=1024):
@@ -84,7 +86,14 @@ def shown(observer, sentences, *, batch_tokens=1024):
 
 
 def encoder(kind="bert", *, dtype=torch.float32, **changes):
-    """A tiny encoder with random weights; `changes` are of its config."""
+    """A tiny encoder with random weights, calibrated; `changes` are of its config."""
+    made = uncalibrated(kind, dtype=dtype, **changes)
+    calibrate(made)
+    return made
+
+
+def uncalibrated(kind="bert", *, dtype=torch.float32, **changes):
+    """A tiny encoder with random weights."""
     family, own = KINDS[kind]
     config = family_config(family, **{**_SIZES.get(family, _SIZE), **own, **changes})
     made = spread(AutoModel.from_config(config)).to(dtype)
@@ -102,7 +111,7 @@ def batch_of(encoder, lengths=LENGTHS, seed=0):
         word_of[-1] = NO_WORD
         special = word_of == NO_WORD
         n_words = max(length - 2, 0)
-        pieces = Pieces(ids, 0 * ids, special, word_of, n_words)
+        pieces = Pieces(ids, 0 * ids, special, word_of, np.where(special, NO_WORD, 0), n_words)
         words, relations, upos = ("w",) * n_words, ("dep",) * n_words, ("X",) * n_words
         heads = tuple(range(n_words))
         sentence = Sentence(words, heads, relations, upos, f"s{ordinal}", ordinal, ordinal, 1)
@@ -113,11 +122,11 @@ def batch_of(encoder, lengths=LENGTHS, seed=0):
 def sentence_of(batch, row):
     """A batch of one of its sentences, without padding."""
     length = int(batch.n_tokens[row])
-    names = ("input_ids", "type_ids", "valid", "special", "word_of")
+    names = ("input_ids", "type_ids", "valid", "special", "word_of", "segment_of")
     return Batch(
-        batch.sentences[row : row + 1],
-        batch.pieces[row : row + 1],
-        *(getattr(batch, name)[row : row + 1, :length] for name in names),
+        sentences=batch.sentences[row : row + 1],
+        pieces=batch.pieces[row : row + 1],
+        **{name: getattr(batch, name)[row : row + 1, :length] for name in names},
     )
 
 

@@ -37,11 +37,17 @@ def analyse(
 
 def opened(data: str, options: Options) -> Corpus:
     """The data, once it is known that the model can be placed where it was asked for."""
-    from headscope.datasets import open_corpus
+    from headscope.datasets import columns_of, open_corpus
     from headscope.extraction.loading import placement
 
     placement(options.device, options.dtype)  # before a long survey of the data
-    return open_corpus(data, format=options.format, limit=options.limit, skip_bad=options.skip_bad)
+    return open_corpus(
+        data,
+        format=options.format,
+        columns=None if options.columns is None else columns_of(options.columns),
+        limit=options.limit,
+        skip_bad=options.skip_bad,
+    )
 
 
 def loaded(model: str, options: Options) -> Encoder:
@@ -50,6 +56,7 @@ def loaded(model: str, options: Options) -> Encoder:
 
     return load_encoder(
         model,
+        attention=options.attention,
         device=options.device,
         dtype=options.dtype,
         trust_remote_code=options.trust_remote_code,
@@ -69,6 +76,7 @@ def settings_of(
         control=options.control,
         n_examples=n_examples,
         batch_tokens=options.batch_tokens,
+        target=options.target,  # type: ignore[arg-type]
     )
 
 

@@ -18,6 +18,9 @@ Annotation = Literal["gold", "parsed"]
 class Sentence:
     """One sentence: its syntactic words, their heads and relations, and its resampling unit.
 
+    One row of a table of pairs is one such sentence, however many sentences its texts have: it has
+    several roots then.
+
     Attributes:
         words: forms of the syntactic words, in order, W of them.
         heads: for each word the 1-based number of its syntactic head, 0 for the root.
@@ -28,6 +31,10 @@ class Sentence:
         unit: 0-based number in the file of the resampling unit: the document where the data mark
             documents, else the sentence itself.
         line: 1-based number of the line on which the sentence begins.
+        n_first: of a pair of texts, how many of the words are those of the first text; None where
+            there is one text only.
+        label: what the data say about the sentence or pair, None where they say nothing.
+        target: the text that a decoder is to write, None where the data have none.
     """
 
     words: tuple[str, ...]
@@ -38,6 +45,9 @@ class Sentence:
     ordinal: int
     unit: int
     line: int
+    n_first: int | None = None
+    label: str | None = None
+    target: Sentence | None = None
 
 
 @dataclass(frozen=True)
@@ -47,7 +57,7 @@ class Corpus:
     Attributes:
         name: as the user gave it (file name without folders), or `demo`.
         sha256: of the bytes of the file as they lie on disk.
-        format: `conllu` or `text`.
+        format: `conllu`, `text` or `pairs`.
         unit: what intervals resample, `document` or `sentence`.
         annotation: `gold` or `parsed`.
         note: one line that every report repeats (a cut, a parser's name), or an empty string.

@@ -87,20 +87,39 @@ def calibrate(encoder: Encoder) -> None:
     batch = _probe(encoder)
     own = own_output(encoder, batch)
     maps = own_maps(encoder, own)
-    roll, output, why = _call_roll(encoder, batch)
-    n_maps = n_own_maps(own)
+    roll, output, why_not = _call_roll(encoder, batch)
     _note_shape(encoder, batch, maps, len(roll))
-    on_function = why is None and len(roll) == n_maps
+    _note_what_is_seen(encoder, maps)
+    apart: _Apart | None = None
+    if why_not is None and len(roll) == n_own_maps(own):
+        try:
+            _settle(encoder, batch, maps, (own.last_hidden_state, output), roll)
+            return
+        except _Apart as error:
+            apart = error
+    _compare_with_default(encoder, batch, own.last_hidden_state, apart)
+    _settle(encoder, batch, maps, (own.last_hidden_state, own.last_hidden_state), None)
+    if apart is not None:
+        encoder.notes += (f"its attention is read from its own maps, for {apart}",)
+
+
+class _Apart(ModelError):
+    """What is observed is not the model's own."""
+
+
+def _settle(
+    encoder: Encoder,
+    batch: Batch,
+    maps: list[Tensor | None],
+    outputs: tuple[Tensor, Tensor],
+    roll: list[nn.Module] | None,
+) -> None:
+    """Fixes the route: by the calls on the roll, or by the model's own maps where there is none."""
     try:
-        encoder.route = "function" if on_function else "maps"
-        if on_function:
-            encoder.sites = _numbered(encoder, roll)
-        else:
-            output = own.last_hidden_state
-            _compare_with_default(encoder, batch, output)
-        _note_what_is_seen(encoder, batch, maps)
+        encoder.route = "maps" if roll is None else "function"
+        encoder.sites = () if roll is None else _numbered(encoder, roll)
         seen = _seen(encoder, batch)
-        _compare(encoder, batch, (maps, seen), (own.last_hidden_state, output))
+        _compare(encoder, batch, ([m for m in maps if m is not None], seen), outputs)
         _note_uniform_layers(encoder, batch, seen)
         encoder.equal_lengths = _padding_leaks(encoder, batch, seen)
     except BaseException:
@@ -127,7 +146,7 @@ def _sentence(n_words: int) -> Sentence:
 def _pieces(ids: list[int], length: int) -> Pieces:
     chosen = torch.tensor([ids[(11 * i + length) % len(ids)] for i in range(length)]).numpy()
     zeros = torch.zeros(length, dtype=torch.long).numpy()
-    return Pieces(chosen, zeros, zeros.astype(bool), zeros + NO_WORD, length)
+    return Pieces(chosen, zeros, zeros.astype(bool), zeros + NO_WORD, zeros, length)
 
 
 @dataclass
@@ -152,7 +171,7 @@ def _call_roll(encoder: Encoder, batch: Batch) -> tuple[list[nn.Module], Tensor,
     return roll.called, output, None
 
 
-def _note_shape(encoder: Encoder, batch: Batch, maps: list[Tensor], n_calls: int) -> None:
+def _note_shape(encoder: Encoder, batch: Batch, maps: list[Tensor | None], n_calls: int) -> None:
     """Numbers of layers and heads, as the model's own maps have them."""
     info = encoder.info
     if not maps:
@@ -161,7 +180,7 @@ def _note_shape(encoder: Encoder, batch: Batch, maps: list[Tensor], n_calls: int
             f"({n_calls} calls of the attention function, no map of its own for "
             f"{info.attention} attention); this model cannot be observed"
         )
-    shapes = {tuple(m.shape) for m in maps}
+    shapes = {tuple(m.shape) for m in maps if m is not None}
     n_heads = {shape[1] for shape in shapes}
     wanted = (batch.queries.input_ids.shape[1], batch.keys.input_ids.shape[1])
     if len(n_heads) > 1 or {shape[2:] for shape in shapes} != {wanted}:
@@ -171,6 +190,7 @@ def _note_shape(encoder: Encoder, batch: Batch, maps: list[Tensor], n_calls: int
             "and a column for every key; this model cannot be observed"
         )
     encoder.info = replace(info, n_layers=len(maps), n_heads=n_heads.pop())
+    encoder.unseen = tuple(layer for layer, one in enumerate(maps) if one is None)
 
 
 def _numbered(encoder: Encoder, roll: list[nn.Module]) -> tuple[Call, ...]:
@@ -183,9 +203,9 @@ def _numbered(encoder: Encoder, roll: list[nn.Module]) -> tuple[Call, ...]:
         calls.append(Call(module, count if chosen else None))
         count += chosen
     if count != encoder.n_layers:
-        raise ModelError(
-            f"{encoder.info.name}: {count} {encoder.info.attention} calls of the attention "
-            f"function and {encoder.n_layers} maps of its own; expected the same number"
+        raise _Apart(
+            f"there are {count} {encoder.info.attention} calls of the attention function and "
+            f"{encoder.n_layers} maps of its own; expected the same number"
         )
     return tuple(calls)
 
@@ -217,10 +237,9 @@ def _compare(
     apart = float(torch.stack([(a.to(b.dtype) - b)[rows].abs().max() for a, b in pairs]).max())
     drift = _drift(*outputs, valid)
     if not (apart <= limit and drift <= limit):
-        raise ModelError(
-            f"{encoder.info.name}: observed attention differs from the model's own by {apart:.1e} "
-            f"(output: {drift:.1e}), expected at most {limit:.0e}; "
-            f"models of family '{encoder.info.family}' cannot be observed yet"
+        raise _Apart(
+            f"observed attention differs from the model's own by {apart:.1e} (output: {drift:.1e}), "
+            f"expected at most {limit:.0e}"
         )
 
 
@@ -229,8 +248,10 @@ def _drift(own: Tensor, other: Tensor, valid: Tensor) -> float:
     return float((expected - found).abs().max()) / max(1.0, float(expected.abs().max()))
 
 
-def _compare_with_default(encoder: Encoder, batch: Batch, eager: Tensor) -> None:
-    """Where a family has a second attention of its own, both must agree (Falcon's do not always)."""
+def _compare_with_default(
+    encoder: Encoder, batch: Batch, eager: Tensor, apart: ModelError | None
+) -> None:
+    """Where a family has a second attention of its own, both must agree (Falcon: not always)."""
     if not getattr(encoder.model, "_supports_sdpa", False):
         return
     with torch.no_grad(), attention_set_to(encoder.model, "sdpa"):
@@ -239,21 +260,19 @@ def _compare_with_default(encoder: Encoder, batch: Batch, eager: Tensor) -> None
     limit = TOLERANCE[eager.dtype]
     if not drift <= 10 * limit:
         raise ModelError(
-            f"{encoder.info.name}: the library's eager attention of family "
-            f"'{encoder.info.family}', which alone gives maps, differs from its default by "
-            f"{drift:.1e} in the output; this model cannot be observed"
+            f"{encoder.info.name}: {f'{apart}; ' if apart else ''}the library's eager attention "
+            f"of family '{encoder.info.family}', which alone gives maps, differs from its default "
+            f"by {drift:.1e} in the output; this model cannot be observed"
         )
 
 
-def _note_what_is_seen(encoder: Encoder, batch: Batch, maps: list[Tensor]) -> None:
+def _note_what_is_seen(encoder: Encoder, maps: list[Tensor | None]) -> None:
     """Causal or not, with sinks or not: facts that decide what measures mean."""
-    n_rows, n_keys = maps[0].shape[2:]
     if encoder.info.attention == "cross":
         encoder.causal = False
         return
-    whole = torch.stack([m[0] for m in maps])
-    if n_rows == n_keys and n_rows > 1:
-        encoder.causal = not bool(whole.triu(1).any())
+    whole = torch.stack([m[0] for m in maps if m is not None])
+    encoder.causal = whole.shape[-1] > 1 and not bool(whole.triu(1).any())
     if not encoder.config.is_encoder_decoder:
         kind = "decoder" if encoder.causal else "encoder"
         encoder.info = replace(encoder.info, attention=kind)

@@ -53,6 +53,7 @@ class Encoder:
         sites: calls of the attention function in the order of one forward.
         causal: whether no query sees a later key.
         has_sinks: whether part of the attention goes to an extra score without a token.
+        unseen: numbers of layers whose queries or keys are not the tokens.
         equal_lengths: whether padding changes real tokens, so that only sentences of equal length
             can share a batch.
     """
@@ -73,6 +74,7 @@ class Encoder:
     sites: tuple[Call, ...] = field(default=(), repr=False)
     causal: bool = False
     has_sinks: bool = False
+    unseen: tuple[int, ...] = ()
     equal_lengths: bool = False
 
     @property
@@ -105,7 +107,7 @@ class Encoder:
     def n_ids(self) -> int:
         """Number of rows of the embedding table."""
         table = cast(nn.Embedding, self.model.get_input_embeddings())  # type: ignore[operator]
-        return table.num_embeddings
+        return len(table.weight)
 
     @property
     def n_layers(self) -> int:

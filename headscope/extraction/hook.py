@@ -33,8 +33,14 @@ class Place(Protocol):
     def block_rows(self, query: Tensor, n_keys: int) -> int:
         """Number of query rows whose probabilities are computed at once."""
 
-    def see(self, start: int, probs: Tensor, shape: tuple[int, int], first_key: int = 0) -> None:
-        """Takes in rows start, start + 1, ...: probs [B, H, rows, K], keys from `first_key` on."""
+    def see(
+        self, start: int, probs: Tensor, scores: Tensor, shape: tuple[int, int], first_key: int
+    ) -> None:
+        """Takes in rows start, start + 1, ...
+
+        probs [B, H, rows, K], the softmax of scores, keys from `first_key` on; shape: rows and keys
+        of the whole map.
+        """
 
 
 class Watcher(Protocol):
@@ -71,7 +77,7 @@ def observed_attention(
 
     query, key, value: [B, H, T, D], key and value with their own, fewer heads for grouped queries.
     Returns ([B, T, H, D], None). Modules that no observation knows get plain attention. `terms` are
-    the further keywords of a family; those that change the result are handled in `_probs`, and
+    the further keywords of a family; those that change the result are handled in `_scores`, and
     the calibration pass finds a family with one that is not.
     """
     mask = mask_of(attention_mask) if isinstance(attention_mask, Tensor) else attention_mask
@@ -89,9 +95,14 @@ def observed_attention(
         first, last = (0, n_keys) if block == n_rows else _seen_keys(mask, start, stop, n_keys)
         keys = slice(first, last)
         rows = query[:, :, start:stop]
-        probs = _probs(rows, key[:, :, keys], scale, mask, (start, stop, keys), terms)
+        scores = _scores(rows, key[:, :, keys], scale, mask, (start, stop, keys), terms)
+        wide = torch.float64 if scores.dtype == torch.float64 else torch.float32
+        probs = scores.softmax(-1, dtype=wide)
+        if terms.get("s_aux") is not None:
+            # Rows sum to 1 minus the share of the sink.
+            scores, probs = scores[..., :-1], probs[..., :-1]
         if site is not None:
-            site.see(start, probs, (n_rows, n_keys), first)
+            site.see(start, probs, scores, (n_rows, n_keys), first)
             if site.last:
                 continue
         kept = nn.functional.dropout(probs.to(value.dtype), dropout, module.training)
@@ -110,7 +121,7 @@ def _seen_keys(mask: Mask | None, start: int, stop: int, n_keys: int) -> tuple[i
     return (int(seen[0]), int(seen[-1]) + 1) if len(seen) else (0, n_keys)
 
 
-def _probs(
+def _scores(
     rows: Tensor,
     key: Tensor,
     scale: float,
@@ -118,9 +129,9 @@ def _probs(
     place: tuple[int, int, slice],
     terms: dict[str, Any],
 ) -> Tensor:
-    """[B, H, rows, K]: softmax of q k^T x scale, soft cap, position bias, mask, sink, in this order.
+    """[B, H, rows, K]: q k^T x scale, soft cap, position bias, mask, in this order.
 
-    A sink is a score without a key; its share is left out, and the rows then sum to less than 1.
+    A sink is a score without a key; where there is one, it is the last column.
     """
     start, stop, keys = place
     scores = (rows @ key.transpose(2, 3)).mul_(scale)
@@ -132,12 +143,10 @@ def _probs(
     if mask is not None:
         # In place: a second map of this size costs more time than the sum itself.
         mask.add_to(scores, start, stop, keys)
-    if sink is not None:
-        column = sink.to(scores.dtype).view(1, -1, 1, 1).expand(*scores.shape[:3], 1)
-        scores = torch.cat([scores, column], 3)
-    wide = torch.float64 if scores.dtype == torch.float64 else torch.float32
-    probs = scores.softmax(-1, dtype=wide)
-    return probs if sink is None else probs[..., :-1]
+    if sink is None:
+        return scores
+    column = sink.to(scores.dtype).view(1, -1, 1, 1).expand(*scores.shape[:3], 1)
+    return torch.cat([scores, column], 3)
 
 
 AttentionInterface.register(NAME, observed_attention)
@@ -167,8 +176,8 @@ def attention_set_to(model: nn.Module, name: str) -> Iterator[None]:
     """The model and all its parts use the named attention function inside the block, in eval mode.
 
     Parts whose attention function cannot be chosen keep their own; where they have several, as
-    Falcon has, they use eager.  On every exit each part gets back the function and the training
-    mode that it had.
+    Falcon has, they use eager unless `name` is sdpa. On every exit each part gets back the function
+    and the training mode that it had.
 
     Raises:
         ModelError: no part of it is a model of the library.
@@ -187,7 +196,8 @@ def attention_set_to(model: nn.Module, name: str) -> Iterator[None]:
             if part._can_set_attn_implementation():
                 part.set_attn_implementation(name)
             else:
-                part.config._attn_implementation_internal = "eager"
+                own = "sdpa" if name == "sdpa" and part._supports_sdpa else "eager"
+                part.config._attn_implementation_internal = own
         model.eval()
         yield
     finally:

@@ -13,6 +13,7 @@ from torch import nn
 from transformers import AutoModel, PreTrainedConfig
 
 from headscope.errors import ModelError, unknown
+from headscope.extraction.adapters import adapter_sha256, merged, with_base
 from headscope.extraction.calibration import calibrate
 from headscope.extraction.checkpoint import (
     DEMO,
@@ -71,13 +72,15 @@ def load_encoder(
     if attention not in (None, *ATTENTION):
         raise unknown("attention", str(attention), ATTENTION)
     place, kind, notes = placement(device, dtype)
-    checkpoint = locate(name, trust_remote_code=trust_remote_code)
+    checkpoint = with_base(locate(name, trust_remote_code=trust_remote_code))
     with quiet():
         config = read_config(checkpoint)
         _refuse_attention(checkpoint, config, attention)
         vocabulary = read_tokenizer(checkpoint)
-        model = read_weights(checkpoint, config)
+        model = merged(checkpoint, read_weights(checkpoint, config))
     sha256 = weights_sha256(checkpoint, config)
+    if checkpoint.adapter is not None:
+        sha256 = adapter_sha256(checkpoint.adapter, sha256)
     if name == DEMO:
         if sha256 != DEMO_SHA256:
             raise ModelError(
@@ -143,7 +146,7 @@ def assemble(
 ) -> Encoder:
     """An encoder, not calibrated yet, without a limit of length."""
     pad_id = config.pad_token_id if vocabulary.pad_id is None else vocabulary.pad_id
-    n_ids = model.get_input_embeddings().num_embeddings
+    n_ids = len(model.get_input_embeddings().weight)
     return Encoder(
         model=observed_part(model, config, info.attention),
         config=config,
@@ -186,9 +189,9 @@ def _max_length(checkpoint: Checkpoint, vocabulary: Vocabulary, encoder: Encoder
     piece, last_id = vocabulary.last
     if last_id >= encoder.n_ids:
         raise checkpoint.error(
-            f"its tokenizer has id {last_id} ('{piece}'), its embedding table {encoder.n_ids} rows, "
-            f"ids 0 to {encoder.n_ids - 1}; expected the tokenizer that the model was trained "
-            "with, or model.resize_token_embeddings(len(tokenizer)) before saving"
+            f"its tokenizer has id {last_id} ('{piece}'), its embedding table {encoder.n_ids} "
+            f"rows, ids 0 to {encoder.n_ids - 1}; expected the tokenizer that the model was "
+            "trained with, or model.resize_token_embeddings(len(tokenizer)) before saving"
         )
     table = position_limit(encoder.model, encoder.config)
     n_special = vocabulary.tokenizer.num_special_tokens_to_add(is_pair=False)
@@ -210,7 +213,7 @@ def position_limit(model: nn.Module, config: PreTrainedConfig) -> int | None:
         for name, part in model.named_modules()
         if name.endswith("position_embeddings") and getattr(part, "padding_idx", None) is not None
         # Roberta kin number positions from padding_idx + 1: earlier rows are never used.
-        if part.num_embeddings == table
+        if len(part.weight) == table
     ]
     return table - max(offsets, default=0)
 

@@ -91,13 +91,21 @@ def mask_of(given: Tensor) -> Mask:
     return Mask(lambda start, stop: visible if visible.shape[2] == 1 else visible[:, :, start:stop])
 
 
+def band(causal: bool, reach: int | None, valid_keys: Tensor) -> Mask:
+    """The mask of a model that does not ask for ours: no padding, none later, none out of reach.
 
-def triangle(causal: bool, valid_keys: Tensor) -> Mask:
-    """The mask of a model that builds none of ours: keys [B, K] that are no padding, none later."""
+    Args:
+        causal: whether later keys are hidden.
+        reach: how many tokens away a key may be; None for any distance.
+        valid_keys: [B, K] False at padding.
+    """
     places = torch.arange(valid_keys.shape[1], device=valid_keys.device)
 
     def rows(start: int, stop: int) -> Tensor:
         seen = valid_keys[:, None, None, :].expand(-1, -1, stop - start, -1)
-        return seen & (places <= places[start:stop, None]) if causal else seen
+        ahead = places - torch.arange(start, stop, device=places.device).unsqueeze(1)
+        if causal:
+            seen = seen & (ahead <= 0)
+        return seen if reach is None else seen & (ahead.abs() <= reach)
 
     return Mask(rows)

@@ -69,7 +69,8 @@ class Observation:
             with torch.no_grad():
                 if self.encoder.route == "maps":
                     for block in own_blocks(self.encoder, batch):
-                        self.show(block, block.probs.shape[2])
+                        probs = checked(self.encoder, block)
+                        self.show(replace(block, probs=probs), block.stop)
                     if self.takers:
                         self._hand_states(batch, self._forward(batch))
                 else:
@@ -136,7 +137,9 @@ class Observation:
             if whole is not None:
                 for observer in self.observers:
                     if observer.needs == "maps":
-                        observer.update(replace(block, start=0, first_key=0, probs=whole))
+                        observer.update(
+                            replace(block, start=0, first_key=0, probs=whole, scores=None)
+                        )
 
     def _refuse_long(self, batch: Batch) -> None:
         n_rows, n_keys = batch.queries.input_ids.shape[1], batch.input_ids.shape[1]
@@ -174,20 +177,20 @@ class Site:
         n_batch, n_heads, n_rows, _ = query.shape
         return max(1, min(n_rows, BLOCK_BYTES // (4 * n_batch * n_heads * n_keys)))
 
-    def see(self, start: int, probs: Tensor, shape: tuple[int, int], first_key: int = 0) -> None:
+    def see(
+        self, start: int, probs: Tensor, scores: Tensor, shape: tuple[int, int], first_key: int
+    ) -> None:
         """Hands rows start, start + 1, ... to the observers.
 
-        probs: [B, H, rows, K], keys from `first_key` on; shape: rows and keys of the whole map.
+        probs: [B, H, rows, K], the softmax of scores, keys from `first_key` on; shape: rows and
+        keys of the whole map.
         """
-        probs = self._checked(start, probs)
-        block = Block(
-            self.layer, start, probs, self.batch.queries, self.batch.keys, self.mask, first_key
-        )
-        observers = self.observation.observers
-        needs_maps = any(observer.needs == "maps" for observer in observers)
-        self.observation.show(
-            block, shape[0], self._whole_map(block, shape) if needs_maps else None
-        )
+        queries, keys = self.batch.queries, self.batch.keys
+        block = Block(self.layer, start, probs, queries, keys, self.mask, first_key, scores)
+        block = replace(block, probs=checked(self.observation.encoder, block))
+        needs_maps = any(observer.needs == "maps" for observer in self.observation.observers)
+        whole = self._whole_map(block, shape) if needs_maps else None
+        self.observation.show(block, shape[0], whole)
 
     def _whole_map(self, block: Block, shape: tuple[int, int]) -> Tensor | None:
         """[B, H, Tq, Tk] when the last row is in."""
@@ -200,30 +203,30 @@ class Site:
         self._whole[:, :, block.start : block.stop, block.first_key : last] = block.probs
         return self._whole if block.stop == n_rows else None
 
-    def _checked(self, start: int, probs: Tensor) -> Tensor:
-        """The rows, each of them a distribution; where padding has none, its row is emptied."""
-        encoder = self.observation.encoder
-        totals = probs.sum(3)
-        # What lacks to 1 is on a sink, an extra score without a token, where the model has one.
-        off = (totals - 1).clamp(min=0) if encoder.has_sinks else (totals - 1).abs()
-        if bool(off.max() <= 1e-3):
-            return probs
-        # NaN compares as False, so that it is found here as well.
-        wrong = ~(off <= 1e-3)
-        valid = self.batch.queries.valid
-        real = wrong & valid[:, start : start + probs.shape[2]].unsqueeze(1)
-        if real.any():
-            sentence, head, row = (int(i) for i in real.nonzero()[0])
-            raise ModelError(
-                f"{encoder.info.name}: sentence "
-                f"{self.batch.sentences[sentence].sent_id}, layer {self.layer}, head {head}, row "
-                f"{start + row}: attention sums to {float(totals[sentence, head, row])}, "
-                f"expected 1; {self._what_to_do()}"
-            )
-        # Left as it is, NaN times a weight of 0 would be NaN in the sums of real rows.
-        return probs.masked_fill(wrong.unsqueeze(3), 0.0)
 
-    def _what_to_do(self) -> str:
-        if self.observation.encoder.info.dtype in ("float16", "bfloat16"):
-            return "try --dtype float32"
-        return "are all weights of this checkpoint finite?"
+def checked(encoder: Encoder, block: Block) -> Tensor:
+    """The block's rows, each of them a distribution; where padding has none, its row is emptied.
+
+    Raises:
+        ModelError: a row of a real token that is none.
+    """
+    probs = block.probs
+    totals = probs.sum(3)
+    # What lacks to 1 is on a sink, an extra score without a token, where the model has one.
+    off = (totals - 1).clamp(min=0) if encoder.has_sinks else (totals - 1).abs()
+    if bool(off.max() <= 1e-3):
+        return probs
+    # NaN compares as False, so that it is found here as well.
+    wrong = ~(off <= 1e-3)
+    real = wrong & block.batch.valid[:, block.start : block.stop].unsqueeze(1)
+    if real.any():
+        sentence, head, row = (int(i) for i in real.nonzero()[0])
+        half = encoder.info.dtype in ("float16", "bfloat16")
+        raise ModelError(
+            f"{encoder.info.name}: sentence {block.batch.sentences[sentence].sent_id}, layer "
+            f"{block.layer}, head {head}, row {block.start + row}: attention sums to "
+            f"{float(totals[sentence, head, row])}, expected 1; "
+            + ("try --dtype float32" if half else "are all weights of this checkpoint finite?")
+        )
+    # Left as it is, NaN times a weight of 0 would be NaN in the sums of real rows.
+    return probs.masked_fill(wrong.unsqueeze(3), 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, Self, runtime_checkable
@@ -41,6 +42,8 @@ class Block:
         mask: which keys a query may see; None where it may see all, padding included. Layers that
             see alike share the object within a pass.
         first_key: number of the first key.
+        scores: [B, H, rows, K] whose softmax the probabilities are, where they are at hand; only
+            for the length of one `update`.
     """
 
     layer: int
@@ -50,6 +53,7 @@ class Block:
     keys: Batch
     mask: Mask | None = None
     first_key: int = 0
+    scores: Tensor | None = None
 
     @property
     def stop(self) -> int:
@@ -169,11 +173,12 @@ def percentile_interval(replicates: Floats) -> tuple[Floats, Floats]:
 
     NaN where no replicate has a case.
     """
-    drawn = np.isfinite(replicates.reshape(len(replicates), -1)).all(1)
-    if not drawn.any():
-        nothing = np.full(replicates.shape[1:], np.nan)
-        return nothing, nothing.copy()
-    low, high = np.percentile(replicates[drawn], [2.5, 97.5], axis=0)
+    if np.isfinite(replicates).all():
+        low, high = np.percentile(replicates, [2.5, 97.5], axis=0)
+        return low, high
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "All-NaN slice", RuntimeWarning)
+        low, high = np.nanpercentile(replicates, [2.5, 97.5], axis=0)
     return low, high
 
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedConfig
 
 from headscope.extraction.batches import Batch
 from headscope.extraction.encoder import Encoder
 from headscope.extraction.hook import attention_set_to, inputs
-from headscope.extraction.masks import Mask, triangle
+from headscope.extraction.masks import Mask, band
 from headscope.extraction.observers import Block
 
 OUTPUTS = {
@@ -32,11 +33,17 @@ def own_output(encoder: Encoder, batch: Batch) -> Any:
         return encoder.model(**inputs(encoder, batch), output_attentions=True)
 
 
-def own_maps(encoder: Encoder, output: Mapping[str, Any]) -> list[Tensor]:
-    """Probabilities [B, H, Tq, Tk] of every layer of the kind observed, from a model's output."""
+def own_maps(encoder: Encoder, output: Mapping[str, Any]) -> list[Tensor | None]:
+    """Probabilities [B, H, Tq, Tk] of every layer of the kind observed, from a model's output.
+
+    None for layers whose queries or keys are not the tokens (Funnel pools them).
+    """
     given = next((output[key] for key in OUTPUTS[encoder.info.attention] if output.get(key)), ())
-    adapt = ADAPTERS.get(encoder.info.family, _as_they_are)
-    return adapt(encoder, [one for one in given if one is not None])
+    adapt = ADAPTERS.get((encoder.info.family, encoder.info.attention), _as_they_are)
+    maps = adapt([one for one in given if one is not None])
+    whole = maps[0].shape[2:] if maps else None
+    pooled = encoder.info.family == "funnel"
+    return [None if pooled and one.shape[2:] != whole else one for one in maps]
 
 
 def n_own_maps(output: Mapping[str, Any]) -> int:
@@ -47,24 +54,52 @@ def n_own_maps(output: Mapping[str, Any]) -> int:
 
 def own_blocks(encoder: Encoder, batch: Batch) -> Iterator[Block]:
     """Whole maps, layer by layer, as blocks."""
-    mask = triangle(encoder.causal, batch.valid)
+    queries, keys = batch.queries, batch.keys
+    masks: dict[int | None, Mask] = {}
     for layer, probs in enumerate(own_maps(encoder, own_output(encoder, batch))):
-        yield Block(layer, 0, probs.float(), batch.queries, batch.keys, _mask(encoder, layer, mask))
+        reach = reach_of(encoder.config, layer)
+        mask = masks.setdefault(reach, band(encoder.causal, reach, keys.valid))
+        if probs is not None:
+            yield Block(layer, 0, probs.float(), queries, keys, mask)
 
 
-def _mask(encoder: Encoder, layer: int, whole: Mask) -> Mask:
-    return whole
+def reach_of(config: PreTrainedConfig, layer: int) -> int | None:
+    """How many tokens away a key may be, in the layers of families that attend locally."""
+    windows = getattr(config, "attention_window", None)
+    if windows is not None:
+        return int((windows if isinstance(windows, int) else windows[layer]) // 2)
+    kinds = getattr(config, "attention_layers", None)
+    if kinds is not None and kinds[layer] == "local":
+        return int(config.window_size) - 1
+    return None
 
 
-def _as_they_are(encoder: Encoder, maps: list[Tensor]) -> list[Tensor]:
+def _as_they_are(maps: list[Tensor]) -> list[Tensor]:
     return maps
 
 
-def _raw_scores(encoder: Encoder, maps: list[Tensor]) -> list[Tensor]:
+def _raw_scores(maps: list[Tensor]) -> list[Tensor]:
     """SqueezeBERT gives the masked scores before the softmax."""
     return [scores.softmax(-1) for scores in maps]
 
 
-ADAPTERS: dict[str, Callable[[Encoder, list[Tensor]], list[Tensor]]] = {
-    "squeezebert": _raw_scores,
+def _windows(maps: list[Tensor]) -> list[Tensor]:
+    """Longformer gives column c of row i for key i - window / 2 + c, [B, H, T, window + 1]."""
+    return [_expanded(windows) for windows in maps]
+
+
+def _expanded(windows: Tensor) -> Tensor:
+    n_batch, n_heads, n_rows, width = windows.shape
+    # Keys before the first and after the last get columns of their own, which are cut off.
+    wide = windows.new_zeros(n_batch, n_heads, n_rows, n_rows + width - 1)
+    columns = torch.arange(n_rows).unsqueeze(1) + torch.arange(width)
+    wide.scatter_(3, columns.to(windows.device).expand(n_batch, n_heads, -1, -1), windows)
+    return wide[..., width // 2 : width // 2 + n_rows]
+
+
+ADAPTERS: dict[tuple[str, str], Callable[[list[Tensor]], list[Tensor]]] = {
+    ("led", "encoder"): _windows,
+    ("longformer", "encoder"): _windows,
+    ("squeezebert", "encoder"): _raw_scores,
 }
+"""(family, attention) -> how its maps become probabilities from every query to every key."""

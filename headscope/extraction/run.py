@@ -11,7 +11,7 @@ from typing import Any
 
 from headscope import __version__
 from headscope.datasets import Corpus
-from headscope.extraction.batches import BATCH_TOKENS, Batch, Tally, batches
+from headscope.extraction.batches import BATCH_TOKENS, Batch, Tally, Target, batches
 from headscope.extraction.calibration import observe
 from headscope.extraction.encoder import Encoder
 from headscope.extraction.observation import MAX_MAP_TOKENS
@@ -54,6 +54,7 @@ def run(
     *,
     batch_tokens: int = BATCH_TOKENS,
     max_map_tokens: int = MAX_MAP_TOKENS,
+    target: Target = "column",
     progress: Progress | None = None,
     done: Callable[[Batch], bool] | None = None,
 ) -> Pass:
@@ -68,6 +69,8 @@ def run(
         batch_tokens: tokens in a batch, padding included.
         max_map_tokens: longest sequence whose whole maps are handed out; where an observer wants
             them, longer ones are left out, for all observers alike.
+        target: what a decoder beside an encoder reads: the `column` of that name in the data, or a
+            `copy` of the sentence itself.
         progress: is told of every batch.
         done: whether a batch was seen in an earlier run, and is passed over.
 
@@ -86,6 +89,7 @@ def run(
         tally=tally,
         batch_tokens=batch_tokens,
         max_map_tokens=max_map_tokens if wants_maps else None,
+        target=target,
     )
     watch = (
         nullcontext(replay)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, final
 
 import numpy as np
@@ -42,7 +42,8 @@ class Dependency:
 
     Attributes:
         sums: relation -> [C, K] float64 weighted hits; the K columns are dependent_to_head [L*H],
-            head_to_dependent [L*H], the offsets in the order of `OFFSETS`, and cases.
+            head_to_dependent [L*H], the offsets in the order of `OFFSETS`, arcs that can be seen
+            dependent_to_head [L] and head_to_dependent [L], and cases.
         units: relation -> the smallest ids of units that bear it, `MIN_UNITS` at most.
         skipped: arcs that were not scored, by reason.
     """
@@ -75,7 +76,7 @@ class Dependency:
         if self._open is None or self._open.batch is not block.batch:
             label = coarse if self.coarse_labels else str
             self._open = _OpenBatch.of(block.batch, self.encoder, self.rows, label)
-        self._open.add(block.layer, block.probs)
+        self._open.add(block)
 
     def close(self, batch: Batch) -> None:
         """Keeps the batch's hits, and adds them to the sums when enough are held."""
@@ -113,7 +114,8 @@ class Dependency:
 
     def result(self) -> tuple[dict[str, RelationScore], dict[str, RelationScore]]:
         """Scores per relation, most frequent first; scores over all arcs and without punct."""
-        return totals_of(*self.totals(), (self.encoder.n_layers, self.encoder.n_heads))
+        shape = (self.encoder.n_layers, self.encoder.n_heads)
+        return totals_of(*self.totals(), shape, self.encoder.unseen)
 
     def __add__(self, other: Dependency) -> Dependency:
         """A new observer that has seen what both have seen.
@@ -206,6 +208,9 @@ class _OpenBatch:
     arcs: _Arcs
     right: Tensor
     """[n, 2, L, H] whether the word's pick is its syntactic head."""
+    visible: Tensor
+    """[n, 2, L] whether the word that attends may see the other end of the arc."""
+    _known: dict[int, Tensor] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -213,21 +218,33 @@ class _OpenBatch:
     ) -> _OpenBatch:
         merger = Merger(batch.word_of, batch.n_words, rows)
         arcs = _Arcs.of(batch.sentences, merger.missing.cpu().numpy(), label)
-        shape = (len(arcs.word), 2, encoder.n_layers, encoder.n_heads)
-        return cls(batch, merger, arcs, torch.zeros(shape, dtype=torch.bool))
+        shape = (len(arcs.word), 2, encoder.n_layers)
+        right = torch.zeros(*shape, encoder.n_heads, dtype=torch.bool)
+        return cls(batch, merger, arcs, right, torch.zeros(shape, dtype=torch.bool))
 
-    def add(self, layer: int, probs: Tensor) -> None:
-        picks = predicted_heads(self.merger.merge(probs))
+    def add(self, block: Block) -> None:
+        picks = predicted_heads(self.merger.merge(block.probs))
         gold = torch.from_numpy(self.arcs.head).unsqueeze(1)
         for direction, pick in enumerate(picks):
             chosen = pick.cpu()[self.arcs.sentence, :, self.arcs.word]
-            self.right[:, direction, layer] = chosen == gold
+            self.right[:, direction, block.layer] = chosen == gold
+        # Masks live as long as the pass, so that their identity tells them apart.
+        if id(block.mask) not in self._known:
+            self._known[id(block.mask)] = self._seen(block)
+        self.visible[:, :, block.layer] = self._known[id(block.mask)]
+
+    def _seen(self, block: Block) -> Tensor:
+        """[n, 2] whether any of the attending word's pieces may see one of the other word's."""
+        words = (self.merger.merge(block.visible().float()) > 0)[:, 0].cpu()
+        sentence, word, head = self.arcs.sentence, self.arcs.word, self.arcs.head
+        return torch.stack([words[sentence, word, head], words[sentence, head, word]], 1)
 
     def hits(self) -> _Hits:
         n = len(self.arcs.word)
         columns = (
             self.right.flatten(1).numpy(),
             self.arcs.offset_hits(),
+            self.visible.flatten(1).numpy(),
             np.ones((n, 1), dtype=bool),
         )
         return _Hits(self.arcs.labels, self.arcs.units, np.concatenate(columns, axis=1))

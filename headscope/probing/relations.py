@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -35,6 +35,7 @@ class Tallies:
         label: the relation, or the name of a total.
         hits: [C, 2, L, H] dependent_to_head first.
         offset_hits: [C, offsets] in the order of `OFFSETS`.
+        visible: [2, L] arcs whose other end the attending word may see.
         cases: [C].
         few_units: whether fewer than `MIN_UNITS` units bear it.
     """
@@ -42,6 +43,7 @@ class Tallies:
     label: str
     hits: Floats
     offset_hits: Floats
+    visible: Floats
     cases: Floats
     few_units: bool
 
@@ -52,7 +54,8 @@ class Tallies:
         return cls(
             label=label,
             hits=sums[:, :n_maps].reshape(-1, 2, *shape),
-            offset_hits=sums[:, n_maps:-1],
+            offset_hits=sums[:, n_maps : n_maps + len(OFFSETS)],
+            visible=sums[0, n_maps + len(OFFSETS) : -1].reshape(2, shape[0]),
             cases=sums[:, -1],
             few_units=few_units,
         )
@@ -109,13 +112,18 @@ class _HeldOut:
         return replicates
 
 
-def score(tallies: Tallies) -> RelationScore:
-    """All figures of one relation; what cannot be had is None, with its reason in `nulls`."""
+def score(tallies: Tallies, unseen: Sequence[int] = ()) -> RelationScore:
+    """All figures of one relation; what cannot be had is None, with its reason in `nulls`.
+
+    Accuracies of layers that are `unseen` are NaN.
+    """
     n_layers, n_heads = tallies.hits.shape[2:]
     heads, offsets = tallies.heads[0], tallies.offsets[0]
     best, offset = int(heads.argmax()), int(offsets.argmax())
     place = np.unravel_index(best, (2, n_layers, n_heads))
-    accuracy = heads.reshape(2, n_layers, n_heads)
+    accuracy = heads.reshape(2, n_layers, n_heads).copy()
+    accuracy[:, list(unseen)] = np.nan
+    ceiling = tallies.visible / tallies.cases[0]
     nulls: dict[str, str] = {}
     low = high = None
     ci95: Interval | None = None
@@ -141,7 +149,9 @@ def score(tallies: Tallies) -> RelationScore:
             n_tied=int((heads == heads[best]).sum()),
             held_out_accuracy=held.head,
             held_out_ci95=held.head_ci95,
+            ceiling=float(ceiling[place[0], place[1]]),
         ),
+        ceiling=_by_direction(ceiling),
         offset_baseline=OffsetBaseline(
             OFFSETS[_OFFSET_ORDER[offset]], float(offsets[offset]), held.offset
         ),
@@ -189,12 +199,17 @@ def _centred(replicates: Floats, centre: float, figure: float, lowest: float) ->
 
 
 def totals_of(
-    sums: Mapping[str, Floats], units: Mapping[str, frozenset[int]], shape: tuple[int, int]
+    sums: Mapping[str, Floats],
+    units: Mapping[str, frozenset[int]],
+    shape: tuple[int, int],
+    unseen: Sequence[int] = (),
 ) -> tuple[dict[str, RelationScore], dict[str, RelationScore]]:
     """(scores per relation, most frequent first; scores over all arcs and without punctuation)."""
     few = {label: len(units[label]) < MIN_UNITS for label in sums}
     order = sorted(sums, key=lambda label: (-sums[label][0, -1], label))
-    relations = {label: score(Tallies.of(label, sums[label], shape, few[label])) for label in order}
+    relations = {
+        label: score(Tallies.of(label, sums[label], shape, few[label]), unseen) for label in order
+    }
     groups = {
         "all_arcs": list(sums),
         "no_punct": [label for label in sums if coarse(label) != "punct"],
@@ -204,7 +219,8 @@ def totals_of(
         if labels:
             seen = frozenset().union(*(units[label] for label in labels))
             whole = np.sum([sums[label] for label in labels], axis=0)
-            overall[name] = score(Tallies.of(name, whole, shape, len(seen) < MIN_UNITS))
+            tallies = Tallies.of(name, whole, shape, len(seen) < MIN_UNITS)
+            overall[name] = score(tallies, unseen)
     return relations, overall
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, final
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from headscope.extraction.batches import Batch
 from headscope.extraction.encoder import Encoder
-from headscope.extraction.measures import MEASURES, Tokens, Weights, describe_tokens
+from headscope.extraction.measures import MEASURES, NOT_SQUARE, Measure
 from headscope.extraction.observers import (
     BOOTSTRAP,
     MIN_UNITS,
@@ -23,23 +22,35 @@ from headscope.extraction.observers import (
     refuse_unlike,
     run_of,
 )
+from headscope.probing.row_sums import WAYS, RowSums
 from headscope.results import HeadMap
+
+_REASONS = {
+    "without_first": "with the first token left out no row has mass on such a token",
+    "first_text": "the data are no pairs of texts",
+    "second_text": "the data are no pairs of texts",
+}
 
 
 @final
 class Surface:
     """Adds up every surface measure for every head, under all resampling weights at once.
 
+    V ways (`row_sums.WAYS`), M measures, C columns of weights.
+
     Args:
         encoder: whose attention is watched.
         resampling: weights of the units.
 
     Attributes:
-        sums: [C, L, H, M] float64, per weight column, layer, head and measure.
-        counts: [C, M] float64 query rows.
-        uniform: [M] float64 sums for attention uniform over the visible keys.
-        units: per measure the smallest ids of units that have it, `MIN_UNITS` at most: enough to
-            know if there are few.
+        sums: [C, L, H, V, M] float64.
+        counts: [C, L, V, M] float64 query rows for which the measure exists.
+        undefined: [C, L, H, M] float64 those of them that have no mass once the first token is
+            left out.
+        uniform: [L, V, M] float64 sums for attention uniform over the visible keys.
+        uniform_counts: [L, V, M] float64 rows for which these exist.
+        units: per way and measure the smallest ids of units that have it, `MIN_UNITS` at most:
+            enough to know if there are few.
     """
 
     needs: Literal["rows"] = "rows"
@@ -49,29 +60,34 @@ class Surface:
         self.encoder = encoder
         self.resampling = resampling
         n_columns = resampling.weights([0]).shape[1]
-        self.sums: Floats = np.zeros((n_columns, encoder.n_layers, encoder.n_heads, len(MEASURES)))
-        self.counts: Floats = np.zeros((n_columns, len(MEASURES)))
-        self.uniform: Floats = np.zeros(len(MEASURES))
-        self.units: list[frozenset[int]] = [frozenset() for _ in MEASURES]
-        self._open: _OpenBatch | None = None
+        heads, ways = (encoder.n_layers, encoder.n_heads), (len(WAYS), len(MEASURES))
+        self.sums: Floats = np.zeros((n_columns, *heads, *ways))
+        self.counts: Floats = np.zeros((n_columns, encoder.n_layers, *ways))
+        self.undefined: Floats = np.zeros((n_columns, *heads, len(MEASURES)))
+        self.uniform: Floats = np.zeros((encoder.n_layers, *ways))
+        self.uniform_counts: Floats = np.zeros_like(self.uniform)
+        self.units: list[frozenset[int]] = [frozenset()] * (ways[0] * ways[1])
+        self._open: RowSums | None = None
 
     def update(self, block: Block) -> None:
         """Takes in some rows of one layer, or all."""
         if self._open is None or self._open.batch is not block.batch:
-            self._open = _OpenBatch.of(block.batch, self.encoder)
-        self._open.add(block.layer, block.start, block.probs)
+            self._open = RowSums(block, self.encoder)
+        self._open.add(block)
 
     def close(self, batch: Batch) -> None:
         """Adds the batch to the sums under every column of weights."""
         opened, self._open = self._open, None
         if opened is None or opened.batch is not batch:
             return
-        weights = torch.from_numpy(self.resampling.weights([s.unit for s in batch.sentences])).T
-        rows = torch.stack([m.n_rows(opened.tokens) for m in MEASURES.values()], 1).cpu()
-        self.sums += (weights @ opened.totals.cpu().flatten(1)).view(self.sums.shape).numpy()
-        self.counts += (weights @ rows).numpy()
-        self.uniform += opened.uniform().cpu().numpy()
         units = np.array([s.unit for s in batch.sentences])
+        weights = torch.from_numpy(self.resampling.weights(units)).T
+        for name in ("sums", "undefined", "counts"):
+            held: Floats = getattr(self, name)
+            held += (weights @ getattr(opened, name).cpu().flatten(1)).view(held.shape).numpy()
+        self.uniform += opened.uniform.cpu().numpy()
+        self.uniform_counts += opened.uniform_counts.cpu().numpy()
+        rows = opened.counts.cpu().sum(1).flatten(1)
         bearing = [frozenset(units[has].tolist()) for has in (rows > 0).T.numpy()]
         self.units = _smallest(self.units, bearing)
 
@@ -87,36 +103,53 @@ class Surface:
             run_of(other.encoder, other.resampling),
         )
         whole = Surface(self.encoder, self.resampling)
-        whole.sums = self.sums + other.sums
-        whole.counts = self.counts + other.counts
-        whole.uniform = self.uniform + other.uniform
+        for name in ("sums", "counts", "undefined", "uniform", "uniform_counts"):
+            setattr(whole, name, getattr(self, name) + getattr(other, name))
         whole.units = _smallest(self.units, other.units)
         return whole
 
     def result(self) -> dict[str, HeadMap]:
-        """Measure -> map; undefined measures are maps of NaN that say why."""
-        return {name: self._head_map(i, name) for i, name in enumerate(MEASURES)}
+        """Measure -> map over all rows as they are; undefined ones are NaN and say why."""
+        return {name: self._head_map("all", name) for name in MEASURES}
 
-    def _head_map(self, index: int, name: str) -> HeadMap:
-        measure, counts = MEASURES[name], self.counts[:, index]
-        n = int(counts[0])
-        if n == 0:
+    def variants(self) -> dict[str, dict[str, HeadMap]]:
+        """The other ways in which the measures are taken -> measure -> map."""
+        pairs = bool(self.counts[0, :, WAYS.index("first_text")].any())
+        ways = WAYS[1:] if pairs else WAYS[1:2]
+        return {way: {name: self._head_map(way, name) for name in MEASURES} for way in ways}
+
+    def _head_map(self, way: str, name: str) -> HeadMap:
+        measure, place = MEASURES[name], (WAYS.index(way), list(MEASURES).index(name))
+        rows = np.repeat(self.counts[(..., None, *place)], self.encoder.n_heads, axis=2)
+        undefined = self.undefined[..., place[1]] if way == "without_first" else None
+        rows = rows if undefined is None else rows - undefined
+        n = int(self.counts[(0, slice(None), *place)].max())
+        if not rows[0].any():
             nothing = np.full(self.sums.shape[1:3], np.nan)
-            return HeadMap(name, nothing, measure.units, 0, why_null=measure.why_none)
+            return HeadMap(name, nothing, measure.units, 0, why_null=self._why_none(measure, way))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            means = self.sums[(..., *place)] / rows
+            uniform = self.uniform[(..., *place)] / self.uniform_counts[(..., *place)]
         item = HeadMap(
             name=name,
-            values=self.sums[0, ..., index] / n,
+            values=means[0],
             units=measure.units,
             n=n,
-            uniform=float(self.uniform[index] / n),
+            uniform=float(np.nanmean(uniform)),
+            uniform_by_layer=uniform,
+            undefined=None if undefined is None else undefined[0],
         )
-        if len(self.units[index]) < MIN_UNITS:
+        if len(self.units[place[0] * len(MEASURES) + place[1]]) < MIN_UNITS:
             reason = f"fewer than {MIN_UNITS} units to resample"
             return replace(item, why_no_interval=reason)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            replicates = self.sums[BOOTSTRAP, ..., index] / counts[BOOTSTRAP, None, None]
-        low, high = percentile_interval(replicates)
+        low, high = percentile_interval(means[BOOTSTRAP])
         return replace(item, low=low, high=high)
+
+    def _why_none(self, measure: Measure, way: str) -> str:
+        if measure.square and self.encoder.info.attention == "cross":
+            return NOT_SQUARE
+        in_all = self.counts[0, :, 0, list(MEASURES.values()).index(measure)].any()
+        return _REASONS[way] if in_all else measure.why_none
 
 
 def _smallest(
@@ -124,32 +157,3 @@ def _smallest(
 ) -> list[frozenset[int]]:
     pairs = zip(one, other, strict=True)
     return [frozenset(sorted(a | b)[:MIN_UNITS]) for a, b in pairs]
-
-
-@dataclass
-class _OpenBatch:
-    """Sums of a batch that is still running through the model."""
-
-    batch: Batch
-    tokens: Tokens
-    totals: Tensor
-    """[B, L, H, M] float64."""
-    weights: Weights
-
-    @classmethod
-    def of(cls, batch: Batch, encoder: Encoder) -> _OpenBatch:
-        shape = (len(batch), encoder.n_layers, encoder.n_heads, len(MEASURES))
-        totals = torch.zeros(shape, dtype=torch.float64, device=batch.valid.device)
-        tokens = describe_tokens(batch, encoder)
-        return cls(batch, tokens, totals, Weights(tokens, 0, 1))
-
-    def add(self, layer: int, start: int, probs: Tensor) -> None:
-        stop = start + probs.shape[2]
-        if (self.weights.start, self.weights.stop) != (start, stop):
-            self.weights = Weights(self.tokens, start, stop)
-        self.totals[:, layer] += self.weights.totals(probs)
-
-    def uniform(self) -> Tensor:
-        """[M] sums for attention uniform over the visible keys."""
-        whole = Weights(self.tokens, 0, self.tokens.valid.shape[1])
-        return whole.totals(self.tokens.uniform).sum((0, 1))

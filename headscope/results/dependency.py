@@ -19,7 +19,8 @@ DIRECTIONS: tuple[Direction, Direction] = ("dependent_to_head", "head_to_depende
 class BestHead:
     """The head with the highest accuracy on a relation; quote `held_out_accuracy`, not `accuracy`.
 
-    `ci95` is the interval of this head as if it had been fixed in advance.
+    `ci95` is the interval of this head as if it had been fixed in advance; `ceiling` the share of
+    arcs whose other end the attending word may see: what a head of this layer can reach at most.
     """
 
     layer: int
@@ -30,6 +31,7 @@ class BestHead:
     n_tied: int
     held_out_accuracy: float | None
     held_out_ci95: Interval | None
+    ceiling: float
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ class RelationScore:
         count: number of scorable words that bear it.
         accuracy: direction -> [L, H].
         low, high: direction -> [L, H] bounds of the 95 % interval of each head on its own, or None.
+        ceiling: direction -> [L] share of arcs whose other end the attending word may see; 1 unless
+            the model is causal or attends within windows.
         gain: held-out accuracy of the head minus that of the offset, both chosen on one half and
             scored on the other.
         nulls: name of a field that is None -> the reason.
@@ -60,6 +64,7 @@ class RelationScore:
     accuracy: Mapping[Direction, Array]
     low: Mapping[Direction, Array] | None
     high: Mapping[Direction, Array] | None
+    ceiling: Mapping[Direction, Array]
     best: BestHead
     offset_baseline: OffsetBaseline
     gain: float | None
@@ -72,6 +77,7 @@ class RelationScore:
         return {
             "count": self.count,
             "accuracy": dict(self.accuracy),
+            "ceiling": dict(self.ceiling),
             "best": {
                 "layer": best.layer,
                 "head": best.head,
@@ -81,6 +87,7 @@ class RelationScore:
                 "n_tied": best.n_tied,
                 "held_out_accuracy": best.held_out_accuracy,
                 "held_out_ci95": best.held_out_ci95,
+                "ceiling": best.ceiling,
             },
             "offset_baseline": {
                 "offset": self.offset_baseline.offset,
@@ -118,7 +125,10 @@ class DependencyResult(Result):
         "fixed offset in -5..5 without 0, outside the sentence is wrong, ties to the smallest "
         "|offset|, then the positive one. held_out: chosen on one half of the units, scored on "
         "the other, both ways, mean over 10 splits. gain: held-out head minus held-out offset, "
-        "paired. Intervals: 95 % percentile bootstrap over units, 200 Poisson(1) replicates; "
+        "paired. ceiling, [layer] or of the best head's layer: share of the arcs whose other end "
+        "the attending word may see, and so the highest accuracy a head can reach (1 unless the "
+        "model is causal or attends within windows). Intervals: 95 % percentile bootstrap over "
+        "units, 200 Poisson(1) replicates; "
         "those of held-out figures keep the choices fixed and are centred on the figure."
     )
 
@@ -199,6 +209,7 @@ class DependencyResult(Result):
 TOTALS = ("all_arcs", "no_punct")
 _NOTHING: Mapping[str, Any] = {
     "count": 0,
+    "ceiling": None,
     "best": None,
     "offset_baseline": None,
     "gain": None,
@@ -214,6 +225,7 @@ _COLUMNS = (
     "held_out_low",
     "held_out_high",
     "accuracy",
+    "ceiling",
     "n_tied",
     "offset",
     "offset_accuracy",
@@ -222,7 +234,17 @@ _COLUMNS = (
     "gain_low",
     "gain_high",
 )
-_HEAD_COLUMNS = ("relation", "count", "direction", "layer", "head", "accuracy", "low", "high")
+_HEAD_COLUMNS = (
+    "relation",
+    "count",
+    "direction",
+    "layer",
+    "head",
+    "accuracy",
+    "ceiling",
+    "low",
+    "high",
+)
 
 
 def _row(score: RelationScore) -> tuple[Any, ...]:
@@ -236,6 +258,7 @@ def _row(score: RelationScore) -> tuple[Any, ...]:
         best.held_out_accuracy,
         *(best.held_out_ci95 or (None, None)),
         best.accuracy,
+        best.ceiling,
         best.n_tied,
         offset.offset,
         offset.accuracy,
@@ -256,6 +279,7 @@ def _head_rows(score: RelationScore, direction: Direction) -> pd.DataFrame:
             "layer": layers.ravel(),
             "head": heads.ravel(),
             "accuracy": values.ravel(),
+            "ceiling": score.ceiling[direction][layers].ravel(),
             "low": np.nan if score.low is None else score.low[direction].ravel(),
             "high": np.nan if score.high is None else score.high[direction].ravel(),
         }

@@ -10,8 +10,10 @@ from headscope.errors import HeadscopeError
 
 
 def test_settings_come_from_the_options():
-    settings = session.settings_of(Options(seed=3, control="shuffled-words", batch_tokens=64))
+    given = Options(seed=3, control="shuffled-words", batch_tokens=64, target="copy")
+    settings = session.settings_of(given)
     assert (settings.seed, settings.control, settings.batch_tokens) == (3, "shuffled-words", 64)
+    assert settings.target == "copy"
 
 
 def test_outputs_are_checked_before_anything_runs(tmp_path):

@@ -70,7 +70,7 @@ def test_a_record_opens_as_the_data_it_was_made_of(tmp_path, sentences):
 
 def test_a_record_has_a_format_of_its_own(tmp_path, sentences):
     put(tmp_path, sentences)
-    with pytest.raises(InputError, match="found a record; expected no --format"):
+    with pytest.raises(InputError, match="found a record; expected neither --format"):
         open_corpus(tmp_path, format="conllu")
 
 

@@ -1,29 +1,36 @@
 """What is observed is compared with the model's own attention first, and refused by name."""
 
-from dataclasses import replace
+import re
 
 import pytest
 import torch
-from transformers import AttentionInterface
+from transformers import AttentionInterface, BertModel
 from transformers.models.bert import modeling_bert
 from transformers.models.bert.modeling_bert import BertSelfAttention
 
 from headscope.errors import ModelError
 from headscope.extraction import calibration, hook
 from headscope.extraction.calibration import TOLERANCE, KeepMaps, calibrate, observe
-from headscope.extraction.encoder import untrained
-from tests.models import CAUSAL, KINDS, N_HEADS, batch_of, encoder
+from headscope.extraction.loading import untrained
+from headscope.extraction.observers import Block
+from tests.models import CAUSAL, KINDS, N_HEADS, batch_of, encoder, uncalibrated
 
 
 def refused(model, match):
     """Refused by name in one line, with nothing fixed."""
-    with pytest.raises(ModelError, match=match) as caught, observe(model, []):
-        pass
+    with pytest.raises(ModelError, match=match) as caught:
+        calibrate(model)
     assert str(caught.value).startswith(f"{model.info.name}: ")
     assert "\n" not in str(caught.value)
-    assert model.sites == ()
-    assert model.notes == ()
-    assert model.info.attention == "encoder"
+    assert (model.route, model.sites, model.notes) == (None, (), ())
+
+
+def falls_back(model, match):
+    """Its own maps are read, and the reason is told."""
+    calibrate(model)
+    assert (model.route, model.sites) == ("maps", ())
+    (note,) = model.notes
+    assert re.search(f"^its attention is read from its own maps, for .*{match}", note)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -32,7 +39,7 @@ def test_sites_are_the_attention_modules_in_the_order_of_calling(kind):
     calibrate(model)
     assert len(model.sites) == model.n_layers
     names = {module: name for name, module in model.model.named_modules()}
-    called = [names[site] for site in model.sites]
+    called = [names[site.module] for site in model.sites]
     n_modules = {"albert": 1, "albert of groups": 4}.get(kind, 3)
     assert len(set(called)) == n_modules
     if n_modules == 3:
@@ -43,7 +50,8 @@ def test_sites_are_the_attention_modules_in_the_order_of_calling(kind):
 def test_albert_of_groups_calls_each_module_in_turn():
     model = encoder("albert of groups")
     calibrate(model)
-    order = [model.sites.index(site) for site in model.sites]
+    modules = [site.module for site in model.sites]
+    order = [modules.index(module) for module in modules]
     assert order == [0, 1, 0, 1, 4, 5, 4, 5]
 
 
@@ -77,21 +85,22 @@ def test_calibration_is_done_once(monkeypatch):
 
 @pytest.mark.parametrize("max_length", [1, 2, 4])
 def test_models_of_few_positions_pass(max_length):
-    model = encoder(max_position_embeddings=max_length)
+    model = uncalibrated(max_position_embeddings=max_length)
     model.max_length = max_length
     calibrate(model)
     assert model.notes == ()
     assert not model.causal
 
 
-def test_another_number_of_calls_than_of_layers_is_refused():
-    model = encoder()
-    model.info = replace(model.info, n_layers=4)
-    refused(model, "3 calls of the attention function, 3 maps of its own and 4 layers in its conf")
+def test_numbers_of_layers_and_heads_are_those_of_the_maps():
+    model = uncalibrated("albert of groups")
+    assert (model.n_layers, model.n_heads) == (0, 0)
+    calibrate(model)
+    assert (model.n_layers, model.n_heads) == (8, N_HEADS)
 
 
-def test_another_number_of_maps_than_of_calls_is_refused(monkeypatch):
-    model = encoder()
+def test_layers_without_a_map_are_not_taken_for_others(monkeypatch):
+    model = uncalibrated()
     forward = BertSelfAttention.forward
 
     def silent(self, *args, **kwargs):
@@ -99,28 +108,33 @@ def test_another_number_of_maps_than_of_calls_is_refused(monkeypatch):
         return out, probs if self.layer_idx != 1 else None
 
     monkeypatch.setattr(BertSelfAttention, "forward", silent)
-    refused(model, "3 calls of the attention function, 2 maps of its own and 3 layers in its conf")
+    calibrate(model)
+    assert (model.route, model.n_layers) == ("maps", 2)
 
 
-def test_layers_that_call_no_registered_function_are_refused(monkeypatch):
-    model = encoder()
+def test_a_model_without_any_map_is_refused(monkeypatch):
+    forward = BertSelfAttention.forward
+    monkeypatch.setattr(
+        BertSelfAttention, "forward", lambda *args, **terms: (forward(*args, **terms)[0], None)
+    )
+    refused(uncalibrated(), "family 'bert' give no attention probabilities .3 calls of the attent")
+
+
+def test_layers_that_call_no_registered_function_give_their_own_maps(monkeypatch):
+    model = uncalibrated()
     monkeypatch.setattr(
         modeling_bert.ALL_ATTENTION_FUNCTIONS,
         "get_interface",
         lambda name, default: default,
         raising=False,
     )
-    refused(model, "0 calls of the attention function, 3 maps of its own and 3 layers in its conf")
-
-
-def test_another_number_of_heads_is_refused():
-    model = encoder()
-    model.info = replace(model.info, n_heads=N_HEADS - 1)
-    refused(model, "4 heads in its maps, 3 in its config; expected the same number in every layer")
+    without_another_attention(monkeypatch)
+    calibrate(model)
+    assert (model.route, model.notes) == ("maps", ())
 
 
 def test_layers_with_fewer_heads_are_refused():
-    model = encoder()
+    model = uncalibrated()
     pruned = model.model.encoder.layer[2].attention
     size = pruned.self.attention_head_size
     for name in ("query", "key", "value"):
@@ -128,7 +142,14 @@ def test_layers_with_fewer_heads_are_refused():
         linear.weight = torch.nn.Parameter(linear.weight[:size])
         linear.bias = torch.nn.Parameter(linear.bias[:size])
     pruned.output.dense.weight = torch.nn.Parameter(pruned.output.dense.weight[:, :size])
-    refused(model, "1 or 4 heads in its maps, 4 in its config")
+    refused(
+        model, r"its maps have the shapes \[\(2, 1, 7, 7\), \(2, 4, 7, 7\)\] for 7 queries and 7"
+    )
+
+
+def without_another_attention(monkeypatch):
+    """BERT as a family would be that has eager attention alone."""
+    monkeypatch.setattr(BertModel, "_supports_sdpa", False)
 
 
 class Biased:
@@ -148,28 +169,34 @@ def with_a_term(monkeypatch, size):
     monkeypatch.setattr(modeling_bert, "eager_attention_forward", Biased(size, eager))
 
 
-def test_an_unknown_term_is_refused_with_the_size_of_the_difference(monkeypatch):
-    model = encoder()
+def test_an_unknown_term_is_told_with_the_size_of_the_difference(monkeypatch):
+    model = uncalibrated()
     with_a_term(monkeypatch, 1.0)
     refused(
+        model, r"observed attention differs .* 1e-04; the library's eager .* from its default by"
+    )
+    without_another_attention(monkeypatch)
+    falls_back(
         model,
         r"observed attention differs from the model's own by [1-9]\.\de-01 \(output: \d\.\de[+-]\d"
-        r"\d\), expected at most 1e-04; this family cannot be observed yet",
+        r"\d\), expected at most 1e-04",
     )
 
 
 @pytest.mark.parametrize(("size", "passes"), [(1e-6, True), (3e-3, False)])
 def test_rounding_passes_and_more_does_not(monkeypatch, size, passes):
-    model = encoder()
+    model = uncalibrated()
     with_a_term(monkeypatch, size)
+    without_another_attention(monkeypatch)
     if passes:
         calibrate(model)
+        assert model.route == "function"
     else:
-        refused(model, r"by \d\.\de-0[34] ")
+        falls_back(model, r"by \d\.\de-0[34] ")
 
 
-def test_an_unknown_keyword_that_changes_the_result_is_refused(monkeypatch):
-    model = encoder()
+def test_maps_whose_rows_are_no_distributions_are_refused(monkeypatch):
+    model = uncalibrated()
     forward, eager = BertSelfAttention.forward, modeling_bert.eager_attention_forward
 
     def with_sinks(self, hidden_states, attention_mask=None, **kwargs):
@@ -181,11 +208,12 @@ def test_an_unknown_keyword_that_changes_the_result_is_refused(monkeypatch):
 
     monkeypatch.setattr(BertSelfAttention, "forward", with_sinks)
     monkeypatch.setattr(modeling_bert, "eager_attention_forward", eager_with_sinks)
-    refused(model, "observed attention differs from the model's own by")
+    without_another_attention(monkeypatch)
+    refused(model, "layer 0, head 0, row 0: attention sums to 0.*, expected 1")
 
 
-def test_an_output_that_differs_behind_equal_maps_is_refused(monkeypatch):
-    model = encoder()
+def test_an_output_that_differs_behind_equal_maps_is_found(monkeypatch):
+    model = uncalibrated()
     eager = modeling_bert.eager_attention_forward
 
     def scaled(module, query, key, value, *rest, **terms):
@@ -194,12 +222,13 @@ def test_an_output_that_differs_behind_equal_maps_is_refused(monkeypatch):
     for layer in model.model.encoder.layer[:2]:  # only the last layer's values reach no map
         torch.nn.init.zeros_(layer.attention.output.dense.weight)
     monkeypatch.setattr(modeling_bert, "eager_attention_forward", scaled)
-    refused(model, r"by 0\.0e\+00 \(output: \d\.\de-0\d\)")
+    without_another_attention(monkeypatch)
+    falls_back(model, r"by 0\.0e\+00 \(output: \d\.\de-0\d\)")
 
 
 @pytest.mark.parametrize("layer", [0, 1, 2])
 def test_a_layer_of_nan_is_refused_whichever_it_is(monkeypatch, layer):
-    model = encoder()
+    model = uncalibrated()
     eager = modeling_bert.eager_attention_forward
 
     def spoiled(module, *args, **terms):
@@ -207,26 +236,26 @@ def test_a_layer_of_nan_is_refused_whichever_it_is(monkeypatch, layer):
         return out, probs * torch.nan if module.layer_idx == layer else probs
 
     monkeypatch.setattr(modeling_bert, "eager_attention_forward", spoiled)
-    refused(model, "differs from the model's own by nan")
+    refused(model, f"layer {layer}, head 0, row 0: attention sums to nan, expected 1")
 
 
 def test_weights_that_are_not_finite_are_refused():
-    model = encoder()
+    model = uncalibrated()
     with torch.no_grad():
         model.model.encoder.layer[1].attention.self.key.bias[3] = torch.nan
     refused(model, "sentence calibration, layer 1, head 0, row 0: attention sums to nan")
 
 
-def test_a_function_that_ignores_the_mask_is_refused(monkeypatch):
+def test_a_function_that_ignores_the_mask_is_not_used(monkeypatch):
     def blind(module, query, key, value, mask, *rest, **terms):
         return hook.observed_attention(module, query, key, value, None, *rest, **terms)
 
     for kind in ("bert", "gpt2"):
-        model = encoder(kind)
+        model = uncalibrated(kind)
         with monkeypatch.context() as patched:
             functions = {name: AttentionInterface()[name] for name in AttentionInterface()}
             patched.setattr(AttentionInterface, "_global_mapping", {**functions, hook.NAME: blind})
-            refused(model, "differs from the model's own by")
+            falls_back(model, "differs from the model's own by")
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2"])
@@ -236,11 +265,10 @@ def test_layers_without_keys_are_uniform_and_told(kind):
     for site in (model.sites[0], model.sites[2]):
         with torch.no_grad():
             if kind == "bert":
-                site.key.weight.zero_()
+                site.module.key.weight.zero_()
             else:  # query, key and value side by side
-                width = site.c_attn.weight.shape[0]
-                site.c_attn.weight[:, width : 2 * width] = 0
-    model.sites = ()
+                width = site.module.c_attn.weight.shape[0]
+                site.module.c_attn.weight[:, width : 2 * width] = 0
     calibrate(model)
     assert model.notes == (
         "every head of layer 0, 2 attends exactly uniformly: "
@@ -266,9 +294,11 @@ def test_random_weights_as_the_library_draws_them_are_not_taken_for_uniform():
 def test_maps_of_a_batch_are_kept_when_it_is_closed():
     keep, batch = KeepMaps(), None
     for layer in range(2):
-        keep.update(layer, 0, torch.full((1, 1, 1, 1), float(layer)), batch)
+        keep.update(Block(layer, 0, torch.full((1, 1, 1, 1), float(layer)), batch, batch))
     assert keep.maps == []
-    keep.update(0, 0, torch.ones(1, 1, 1, 1), batch)  # the pass failed and is tried again
+    keep.update(
+        Block(0, 0, torch.ones(1, 1, 1, 1), batch, batch)
+    )  # the pass failed and is tried again
     keep.close(batch)
     assert [float(m) for m in keep.maps] == [1.0]
     both = keep + KeepMaps(maps=[torch.zeros(1)])

@@ -11,7 +11,7 @@ import headscope
 from headscope.datasets import open_corpus
 from headscope.errors import ParseError
 from headscope.extraction.calibration import KeepMaps
-from headscope.extraction.encoder import load_encoder
+from headscope.extraction.loading import load_encoder
 from headscope.extraction.observers import Resampling
 from headscope.extraction.run import SHOWN, run, versions
 from headscope.extraction.words import Aligner

@@ -17,7 +17,7 @@ from tokenizers import (
     processors,
 )
 from torch import nn
-from transformers import AutoModel, BertConfig, PreTrainedTokenizerFast
+from transformers import AutoModel, BertConfig, PreTrainedConfig, PreTrainedTokenizerFast
 
 from headscope.datasets import Sentence
 from headscope.errors import ModelError
@@ -39,16 +39,22 @@ NAMES = {
 }
 
 
-def template(tokenizer, single):
-    """Special tokens around (or after) the text."""
-    named = {word for word in single.replace(":0", "").split() if word != "$A"}
+def template(tokenizer, single, pair=None):
+    """Special tokens around (or after) the text, and those of a pair of texts."""
+    whole = f"{single} {pair or ''}".replace(":0", "").replace(":1", "")
+    named = set(whole.split()) - {"$A", "$B"}
     tokenizer.post_processor = processors.TemplateProcessing(
-        single=single, special_tokens=[(name, tokenizer.token_to_id(name)) for name in named]
+        single=single,
+        pair=pair,
+        special_tokens=[(name, tokenizer.token_to_id(name)) for name in named],
     )
     return tokenizer
 
 
-def wordpiece(pieces, *, lowercase=True, single="[CLS] $A [SEP]", letters=False):
+PAIR = "[CLS] $A [SEP] $B:1 [SEP]:1"
+
+
+def wordpiece(pieces, *, lowercase=True, single="[CLS] $A [SEP]", pair=PAIR, letters=False):
     """BERT's: ids 0 to 4 are special, `pieces` follow; with `letters`, also a-z and ##a-##z."""
     spelling = [*string.ascii_lowercase, *(f"##{c}" for c in string.ascii_lowercase)]
     whole = [*BERT_SPECIALS, *pieces, *(spelling if letters else ())]
@@ -57,7 +63,7 @@ def wordpiece(pieces, *, lowercase=True, single="[CLS] $A [SEP]", letters=False)
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.add_special_tokens(list(BERT_SPECIALS))
-    return template(tokenizer, single) if single else tokenizer
+    return template(tokenizer, single, pair) if single else tokenizer
 
 
 def byte_level(*merged, prefix=True, specials=ROBERTA_SPECIALS):
@@ -166,15 +172,19 @@ class NeverCalled(nn.Module):
         return self.table
 
 
-def encoder_of(tokenizer, *, max_length=512, pad_id=0, unk_id=1):
-    """An encoder whose model is never called."""
-    info = ModelInfo("toy", None, "0" * 64, 2, 3, "bert", "encoder", "float32")
+def encoder_of(
+    tokenizer, *, max_length=512, pad_id=0, unk_id=1, attention="encoder", start_id=None
+):
+    """An encoder whose model is never called; beside a decoder for any other attention."""
+    info = ModelInfo("toy", None, "0" * 64, 2, 3, "bert", attention, "float32")
     return Encoder(
         model=NeverCalled(tokenizer.get_vocab_size()),
+        config=PreTrainedConfig(is_encoder_decoder=attention != "encoder"),
         tokenizer=tokenizer,
         info=info,
         max_length=max_length,
         pad_id=pad_id,
+        start_id=start_id,
         cls_id=2,
         separator_id=3,
         unk_id=unk_id,

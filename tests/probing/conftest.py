@@ -2,7 +2,7 @@
 
 import pytest
 
-from headscope.extraction.encoder import load_encoder
+from headscope.extraction.loading import load_encoder
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,8 @@ import torch
 from headscope.datasets import Sentence, open_corpus
 from headscope.errors import MergeError
 from headscope.extraction.batches import batches
-from headscope.extraction.encoder import untrained
 from headscope.extraction.hook import attention_set_to, inputs
+from headscope.extraction.loading import untrained
 from headscope.extraction.measures import MEASURES
 from headscope.extraction.observers import BOOTSTRAP, MIN_UNITS, Resampling
 from headscope.extraction.run import run

@@ -14,7 +14,7 @@ from torch import Tensor
 from headscope.errors import InputError
 from headscope.extraction.batches import Batch
 from headscope.extraction.encoder import Encoder
-from headscope.extraction.masks import Mask, mask_of, triangle
+from headscope.extraction.masks import Mask, band, mask_of
 from headscope.extraction.observers import Block, Observer, TakesStates
 from headscope.extraction.record.identity import refuse_other_model
 from headscope.extraction.record.reading import Record
@@ -57,7 +57,7 @@ class Replay:
         places = [self._place(batch, row) for row in range(len(batch))]
         words = self.record.settings["level"] == "word"
         shown = _of_words(batch) if words else replace(batch)
-        plain = triangle(self.encoder.causal, shown.valid)
+        plain = band(self.encoder.causal, None, shown.valid)
         for layer in range(self.encoder.n_layers):
             probs = self._maps(layer, places, shown)
             mask = plain if words else self._mask(layer, places, shown, plain)

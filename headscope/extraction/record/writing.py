@@ -157,8 +157,14 @@ def _survey(
     width = len(settings.hidden_states) * getattr(encoder.config, "hidden_size", 0)
     itemsize = 2 if settings.precision == "float16" else 4
     n_bytes = 0
-    how = {"batch_tokens": settings.batch_tokens, "max_map_tokens": settings.max_map_tokens}
-    for batch in batches(encoder, copied(), tally=tally, **how):
+    stream = batches(
+        encoder,
+        copied(),
+        tally=tally,
+        batch_tokens=settings.batch_tokens,
+        max_map_tokens=settings.max_map_tokens,
+    )
+    for batch in stream:
         cells = sum(side**2 for side in maps.sides(batch)) * encoder.n_layers * encoder.n_heads
         n_tokens = int(batch.n_tokens.sum())
         # Of a token also its id, its word and whether it is special.

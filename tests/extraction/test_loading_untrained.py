@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from headscope.extraction.encoder import load_encoder, untrained
+from headscope.extraction.loading import load_encoder, untrained
 from tests.extraction.toys import (
     bert_config,
     byte_level,

@@ -13,7 +13,15 @@ from headscope.extraction.hook import attention_set_to, inputs, watched_by
 from headscope.extraction.observers import Resampling
 from headscope.probing.dependency import Dependency
 from headscope.probing.surface import Surface
-from tests.models import KINDS, batch_of, encoder, encoder_for, own_attention, spread
+from tests.models import (
+    KINDS,
+    batch_of,
+    encoder,
+    encoder_for,
+    own_attention,
+    spread,
+    uncalibrated,
+)
 
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
 FAILURES = [ValueError("x"), KeyboardInterrupt()]
@@ -40,8 +48,8 @@ class Failing:
     def __init__(self, failure, layer=1):
         self.failure, self.layer = failure, layer
 
-    def update(self, layer, start, probs, batch):
-        if layer == self.layer:
+    def update(self, block):
+        if block.layer == self.layer:
             raise self.failure
 
     def close(self, batch):
@@ -154,7 +162,7 @@ def test_restored_after_a_failure_in_an_observer(failure, layer):
 
 @EVERY_FAILURE
 def test_restored_after_a_failure_of_calibration_which_is_then_done_again(failure, monkeypatch):
-    model = encoder()
+    model = uncalibrated()
     before = state(model.model)
 
     def fail(*_):
@@ -222,8 +230,8 @@ def test_another_model_on_the_same_config_object_is_not_observed():
     expected = output(twin, batch)
 
     class CallsTwin(KeepMaps):
-        def update(self, layer, start, probs, batch):
-            super().update(layer, start, probs, batch)
+        def update(self, block):
+            super().update(block)
             found = output(twin, batch)
             assert float((found - expected)[batch.valid].abs().max()) <= 1e-5
 
@@ -267,10 +275,10 @@ def test_what_an_observer_runs_itself_is_plain_attention(kind):
     _, expected = own_attention(model, batch)
 
     class RunsTheModel(KeepMaps):
-        def update(self, layer, start, probs, batch):
+        def update(self, block):
             found = output(model, batch)
             assert float((found - expected)[batch.valid].abs().max()) <= 1e-5
-            super().update(layer, start, probs, batch)
+            super().update(block)
 
     keep = RunsTheModel()
     with observe(model, [keep]) as seen:
@@ -315,7 +323,7 @@ def test_watchers_hear_of_every_call_inside_the_block_only():
     calls = []
 
     class Watcher:
-        def arrive(self, module):
+        def arrive(self, module, mask):
             calls.append(module)
 
     with watched_by(Watcher(), model.model):

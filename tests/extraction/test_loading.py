@@ -11,10 +11,10 @@ from transformers import (
 )
 
 from headscope.errors import HeadscopeError, ModelError
-from headscope.extraction import encoder as module
+from headscope.extraction import loading as module
 from headscope.extraction.batches import Tally, batches
-from headscope.extraction.encoder import load_encoder
 from headscope.extraction.hook import inputs
+from headscope.extraction.loading import load_encoder
 from tests.extraction.families import family_config, family_tokenizer
 from tests.extraction.toys import (
     COMMIT,

@@ -14,7 +14,7 @@ from transformers import (
 )
 
 from headscope.extraction.batches import batches
-from headscope.extraction.encoder import FAMILIES, load_encoder, untrained
+from headscope.extraction.loading import load_encoder, untrained
 from tests.extraction.families import FAMILY, family_config, family_tokenizer
 from tests.extraction.toys import (
     output,

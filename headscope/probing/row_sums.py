@@ -1,0 +1,156 @@
+"""Surface measures summed over the query rows of one batch, in every way they are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from headscope.extraction.encoder import Encoder
+from headscope.extraction.measures import MEASURES
+from headscope.extraction.observers import Block
+from headscope.extraction.rows import EXACT_KEYS, Kept, Rows, WithoutFirst
+from headscope.extraction.tokens import describe_tokens
+
+WAYS = ("all", "without_first", "first_text", "second_text")
+"""Ways in which every measure is taken: over all rows as they are; over all rows with the first
+token left out and the rest renormalised; over the rows of one text of a pair, as they are."""
+
+_NAMES = tuple(MEASURES)
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What is the same for every layer whose queries see the same keys, for some rows.
+
+    Attributes:
+        visible: [B, 1, rows, K].
+        weights: way -> [B, rows, M] float64, 1 at the rows for which the measure exists.
+        active: way -> places of the measures that exist for any of these rows.
+        uniform, uniform_counts: [V, M] float64 sums for attention uniform over the visible keys.
+    """
+
+    visible: Tensor
+    weights: dict[str, Tensor]
+    active: dict[str, list[int]]
+    uniform: Tensor
+    uniform_counts: Tensor
+
+
+class RowSums:
+    """Sums over rows of a batch that is still running through the model.
+
+    V ways, M measures.
+
+    Args:
+        block: the first of the batch.
+        encoder: whose attention it is.
+
+    Attributes:
+        sums: [B, L, H, V, M] float64.
+        undefined: [B, L, H, M] float64 rows without mass once the first token is left out.
+        counts: [B, L, V, M] float64 rows for which the measure exists.
+        uniform, uniform_counts: [L, V, M] float64.
+    """
+
+    def __init__(self, block: Block, encoder: Encoder) -> None:
+        """Starts with empty sums."""
+        self.batch, self.has_sinks = block.batch, encoder.has_sinks
+        self.square = block.keys is block.batch
+        self.queries = describe_tokens(block.batch, encoder)
+        self.keys = self.queries if self.square else describe_tokens(block.keys, encoder)
+        zeros = partial(torch.zeros, dtype=torch.float64, device=block.probs.device)
+        batch, layers, heads = len(block.batch), encoder.n_layers, encoder.n_heads
+        ways, measures = len(WAYS), len(MEASURES)
+        self.sums = zeros(batch, layers, heads, ways, measures)
+        self.undefined = zeros(batch, layers, heads, measures)
+        self.counts = zeros(batch, layers, ways, measures)
+        self.uniform = zeros(layers, ways, measures)
+        self.uniform_counts = zeros(layers, ways, measures)
+        self._known: dict[tuple[int, int, int], _Facts] = {}
+
+    def add(self, block: Block) -> None:
+        """Takes in some rows of one layer."""
+        facts = self._facts(block)
+        rows = self._kept(block, facts.visible)
+        sums, undefined = self._sums(rows, facts)
+        self.sums[:, block.layer] += sums
+        self.undefined[:, block.layer] += undefined
+        for place, way in enumerate(WAYS):
+            if way in facts.weights:
+                self.counts[:, block.layer, place] += facts.weights[way].sum(1)
+        self.uniform[block.layer] += facts.uniform
+        self.uniform_counts[block.layer] += facts.uniform_counts
+
+    def _kept(self, block: Block, visible: Tensor) -> Kept:
+        return Kept(block, self.queries, self.keys, visible, self.has_sinks)
+
+    def _sums(self, rows: Kept, facts: _Facts) -> tuple[Tensor, Tensor]:
+        """[B, H, V, M] sums, and [B, H, M] rows that are undefined without the first token."""
+        n_batch, n_heads = rows.block.probs.shape[:2]
+        sums = self.sums.new_zeros(n_batch, n_heads, len(WAYS), len(MEASURES))
+        undefined = self.sums.new_zeros(n_batch, n_heads, len(MEASURES))
+        without = WithoutFirst(rows)
+        values = _values(rows, facts.active["all"])
+        for place, way in enumerate(WAYS):
+            if way not in facts.weights or not (active := facts.active[way]):
+                continue
+            weights = facts.weights[way][..., active].unsqueeze(1)
+            if way == "without_first":
+                own = _values(without, active)
+                missing = ~without.defined.unsqueeze(3)
+                undefined[..., active] = (missing * weights).sum(2)
+            else:
+                own = values if way == "all" else _values(rows, active)
+            sums[:, :, place, active] = (own * weights).sum(2)
+        return sums, undefined
+
+    def _facts(self, block: Block) -> _Facts:
+        # Masks live as long as the pass, so that their identity tells them apart.
+        key = (id(block.mask), block.start, block.stop)
+        if key not in self._known:
+            self._known[key] = self._found(block)
+        return self._known[key]
+
+    def _found(self, block: Block) -> _Facts:
+        visible = block.visible()
+        evenly = visible.to(torch.float64) / visible.sum(-1, keepdim=True).clamp(min=1)
+        evenly = evenly if evenly.shape[3] <= EXACT_KEYS else evenly.float()
+        rows = self._kept(replace(block, probs=evenly, scores=None), visible)
+        both: dict[str, Rows] = {"all": rows, "without_first": WithoutFirst(rows)}
+        weights = {way: self._weights(chosen) for way, chosen in both.items()}
+        if self.queries.has_texts.any():
+            for number, way in enumerate(WAYS[2:]):
+                of_text = rows.queries.sets[f"text {number}"].unsqueeze(2)
+                weights[way] = weights["all"] * of_text
+        active = {
+            way: held.flatten(0, 1).any(0).nonzero().flatten().tolist()
+            for way, held in weights.items()
+        }
+        nothing = self.uniform.new_zeros(2, *self.uniform.shape[1:])
+        facts = _Facts(visible, weights, active, *nothing)
+        sums, undefined = self._sums(rows, facts)
+        facts.uniform.copy_(sums.sum((0, 1)))
+        for place, way in enumerate(WAYS):
+            if way in weights:
+                facts.uniform_counts[place] = weights[way].sum((0, 1))
+        facts.uniform_counts[WAYS.index("without_first")] -= undefined.sum((0, 1))
+        return facts
+
+    def _weights(self, rows: Rows) -> Tensor:
+        """[B, rows, M] 1 at the rows, padding left out, for which each measure exists."""
+        valid = rows.queries.valid
+        nowhere = torch.zeros_like(valid)
+        there = [
+            valid & m.exists(rows) if self.square or not m.square else nowhere
+            for m in MEASURES.values()
+        ]
+        return torch.stack(there, 2).double()
+
+
+def _values(rows: Rows, places: Sequence[int]) -> Tensor:
+    """[B, H, rows, n] float64 values of the measures at these places of `MEASURES`."""
+    return torch.stack([MEASURES[_NAMES[place]].value(rows) for place in places], 3)
