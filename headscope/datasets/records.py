@@ -182,8 +182,11 @@ def recorded_corpus(folder: Path, manifest: Manifest) -> Corpus:
 
 def sentence_line(sentence: Sentence) -> bytes:
     """One sentence, all its fields, as one line of JSON."""
-    fields = {item.name: getattr(sentence, item.name) for item in dataclasses.fields(sentence)}
-    return json.dumps(fields, sort_keys=True).encode() + b"\n"
+    return json.dumps(_fields(sentence), default=_fields, sort_keys=True).encode() + b"\n"
+
+
+def _fields(sentence: Sentence) -> dict[str, Any]:
+    return {item.name: getattr(sentence, item.name) for item in dataclasses.fields(sentence)}
 
 
 def read_sentences(path: Path) -> Iterator[Sentence]:
@@ -192,17 +195,18 @@ def read_sentences(path: Path) -> Iterator[Sentence]:
     Raises:
         ParseError: a line that is no sentence.
     """
-    names = {item.name for item in dataclasses.fields(Sentence)}
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
-                fields = json.loads(line)
-                yield Sentence(**{name: _frozen(fields[name]) for name in names & fields.keys()})
+                yield Sentence(**{name: _frozen(v) for name, v in json.loads(line).items()})
             except (ValueError, TypeError, AttributeError) as error:
                 raise ParseError(path, number, f"no sentence ({error})", "JSON") from None
 
 
 def _frozen(value: Any) -> Any:
+    """Lists as tuples; an object can only be a sentence, the target of another."""
+    if isinstance(value, dict):
+        return Sentence(**{name: _frozen(item) for name, item in value.items()})
     return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
 
 

@@ -43,7 +43,14 @@ def sentences(ewt):
 
 
 def test_sentences_come_back_with_every_field(tmp_path, sentences):
-    odd = replace(sentences[0], words=("\ud800", "a\u2028b", '"\\', "\u200b"), sent_id="é")
+    target = replace(sentences[1], label="x")
+    odd = replace(
+        sentences[0],
+        target=target,
+        n_first=2,
+        words=("\ud800", "a\u2028b", '"\\', "\u200b"),
+        sent_id="é",
+    )
     path = tmp_path / "s"
     path.write_bytes(b"".join(map(sentence_line, [odd, *sentences])))
     assert list(read_sentences(path)) == [odd, *sentences]

@@ -27,7 +27,10 @@ from tests.extraction.toys import random_model, save
 
 
 def assert_close(found, expected, path=""):
-    """Equal to 1e-12, the setting that names the record left out."""
+    """Equal to 1e-12, the setting that names the record left out.
+
+    A direct run has the scores at hand, of which float32 entropies come out a little otherwise.
+    """
     if path == "/settings":
         assert found.pop("record") is not None
         assert expected.pop("record") is None
@@ -40,7 +43,8 @@ def assert_close(found, expected, path=""):
         for number, pair in enumerate(zip(found, expected, strict=True)):
             assert_close(*pair, f"{path}/{number}")
     elif isinstance(expected, float):
-        assert found == pytest.approx(expected, abs=1e-12), path
+        limit = 1e-7 if "entropy" in path else 1e-12
+        assert found == pytest.approx(expected, abs=limit), path
     else:
         assert found == expected, path
 
@@ -59,7 +63,8 @@ def test_analyses_give_what_the_direct_run_gives(model, corpus, whole, monkeypat
         assert_close(found.surface.to_dict(), expected.surface.to_dict())
         assert_close(found.dependency.to_dict(), expected.dependency.to_dict())
     for name, item in expected.surface.measures.items():
-        np.testing.assert_allclose(found.surface.measures[name].values, item.values, atol=1e-12)
+        limit = 1e-7 if "entropy" in name else 1e-12
+        np.testing.assert_allclose(found.surface.measures[name].values, item.values, atol=limit)
     assert [e.sent_id for e in found.examples] == [e.sent_id for e in expected.examples]
     for one, other in zip(found.examples, expected.examples, strict=True):
         np.testing.assert_array_equal(one.attention, other.attention)
