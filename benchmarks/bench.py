@@ -22,6 +22,8 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from ranks import two_ranks
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 THREADS = 2
@@ -40,8 +42,18 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--no-write", action="store_true")
     asked = parser.parse_args()
-    lines = [*heading(asked), *speed(asked), "", *memory(asked), "", *recording(asked), ""]
-    lines += start_up(asked)
+    lines = [
+        *heading(asked),
+        *speed(asked),
+        "",
+        *two_ranks(asked.data, asked.sentences),
+        "",
+        *memory(asked),
+        "",
+        *recording(asked),
+        "",
+        *start_up(asked),
+    ]
     print("\n".join(lines))
     if not asked.no_write:
         PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -16,6 +16,8 @@ from rich.console import Console
 
 import headscope
 from headscope.errors import HeadscopeError
+from headscope.extraction.launch import launch
+from headscope.extraction.ranks import tell_once
 
 app = typer.Typer(
     name="headscope",
@@ -133,6 +135,8 @@ def takes_options(command: Callable[..., None]) -> Callable[..., None]:
 
     def with_options(**given: Any) -> None:
         options = Options(**{item.name: given.pop(item.name) for item in shared})
+        if not launch().leads:
+            options = dataclasses.replace(options, quiet=True)
         try:
             command(**given, options=options)
         except KeyboardInterrupt:
@@ -204,5 +208,5 @@ def _fail_usage(error: Any) -> None:
 
 def _fail(message: str, code: int = 2) -> None:
     console = Console(stderr=True, soft_wrap=True, highlight=False, emoji=False)
-    console.print("headscope: ", message, sep="", markup=False)
+    tell_once(message, lambda: console.print("headscope: ", message, sep="", markup=False))
     sys.exit(code)

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from headscope.cli import Options
 from headscope.errors import HeadscopeError
+from headscope.extraction.launch import launch
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -84,12 +85,16 @@ def check_outputs(outputs: Sequence[Path] | None) -> None:
     """Refuses files that cannot be written before a long analysis, not after it."""
     from headscope.report import check_writable
 
+    # Other ranks write nothing, and may run where the folder is not.
     for path in outputs or ():
-        check_writable(path)
+        if launch().leads:
+            check_writable(path)
 
 
 def deliver(result: Result, outputs: Sequence[Path] | None, options: Options) -> None:
-    """Writes the files asked for, or prints the table."""
+    """Writes the files asked for, or prints the table; ranks but the first do neither."""
+    if not launch().leads:
+        return
     from headscope.commands.tables import table_of
     from headscope.report import write_result
 
@@ -128,7 +133,10 @@ def progress(total: int | None, options: Options) -> Iterator[Progress | None]:
         def advance(n_sentences: int, n_tokens: int) -> None:
             state = bar.tasks[0]
             rate = state.speed or 0.0
-            bar.update(task, advance=n_sentences, description="observing", rate=rate)
+            # Ranks keep pace, for batches are dealt out fairly: those of one tell of all.
+            bar.update(
+                task, advance=n_sentences * launch().size, description="observing", rate=rate
+            )
 
         yield advance
 
@@ -157,11 +165,14 @@ def only_html(path: Path) -> None:
             f"{path}: a report is one HTML file; expected a name ending in .html (results in other "
             "forms: headscope surface, headscope dependency)"
         )
-    check_writable(path)
+    if launch().leads:
+        check_writable(path)
 
 
 def write_page(analysis: Analysis, path: Path, options: Options) -> None:
-    """Writes the report and says where it lies."""
+    """Writes the report and says where it lies; ranks but the first do neither."""
+    if not launch().leads:
+        return
     from headscope.report import render, write_report
 
     write_report(render(analysis.surface, analysis.dependency, analysis.examples), path)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,37 +45,44 @@ def merged(checkpoint: Checkpoint, body: Any) -> Any:
     """
     if checkpoint.adapter is None:
         return body
-    try:
-        import peft
-        from peft.utils import get_peft_model_state_dict, load_peft_weights
-    except ImportError as error:
+    if importlib.util.find_spec("peft") is None:
         raise checkpoint.error(
             'found a PEFT adapter, and merging it takes peft: pip install "headscope[peft]"'
-        ) from error
+        )
     try:
-        config = peft.PeftConfig.from_pretrained(str(checkpoint.adapter))
-        if config.is_prompt_learning:
-            raise checkpoint.error(
-                f"a {config.peft_type} adapter adds inputs and changes no weights; it cannot be "
-                "merged into the model"
-            )
-        # The head that the adapter was trained with is not part of the body.
-        config.task_type, config.modules_to_save, config.inference_mode = None, None, True
-        wrapped = peft.get_peft_model(body, config)
-        wanted = set(get_peft_model_state_dict(wrapped))
-        state = _of_body(load_peft_weights(str(checkpoint.adapter), device="cpu"), body)
-        if lacking := sorted(wanted - state.keys()):
-            raise checkpoint.error(
-                f"the adapter lacks {len(lacking)} weights of the layers that it changes: "
-                f"{lacking[0]}, ...; was it made for another model than {checkpoint.place}?"
-            )
-        peft.set_peft_model_state_dict(wrapped, {key: state[key] for key in wanted})
-        return wrapped.merge_and_unload(safe_merge=True)
+        with warnings.catch_warnings():
+            # What peft calls in transformers, and says is to be renamed, is nothing to a user.
+            warnings.simplefilter("ignore", FutureWarning)
+            return _merged(checkpoint, body, checkpoint.adapter)
     except HeadscopeError:
         raise
     except Exception as error:
         # Whatever a broken or foreign adapter makes the library raise.
         raise checkpoint.error(f"adapter: {type(error).__name__}: {error}") from error
+
+
+def _merged(checkpoint: Checkpoint, body: Any, folder: Path) -> Any:
+    import peft
+    from peft.utils import get_peft_model_state_dict, load_peft_weights
+
+    config = peft.PeftConfig.from_pretrained(str(folder))
+    if config.is_prompt_learning:
+        raise checkpoint.error(
+            f"a {config.peft_type} adapter adds inputs and changes no weights; it cannot be "
+            "merged into the model"
+        )
+    # The head that the adapter was trained with is not part of the body.
+    config.task_type, config.modules_to_save, config.inference_mode = None, None, True
+    wrapped = peft.get_peft_model(body, config)
+    wanted = set(get_peft_model_state_dict(wrapped))
+    state = _of_body(load_peft_weights(str(folder), device="cpu"), body)
+    if lacking := sorted(wanted - state.keys()):
+        raise checkpoint.error(
+            f"the adapter lacks {len(lacking)} weights of the layers that it changes: "
+            f"{lacking[0]}, ...; was it made for another model than {checkpoint.place}?"
+        )
+    peft.set_peft_model_state_dict(wrapped, {key: state[key] for key in wanted})
+    return wrapped.merge_and_unload(safe_merge=True)
 
 
 def _of_body(state: dict[str, Any], body: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -154,6 +154,7 @@ def batches(
     batch_tokens: int = BATCH_TOKENS,
     max_map_tokens: int | None = None,
     target: Target = "column",
+    takes: Callable[[int, int], bool] | None = None,
 ) -> Iterator[Batch]:
     """Batches of similar length, in an order that depends on the sentences alone.
 
@@ -169,6 +170,8 @@ def batches(
         batch_tokens: tokens that a batch holds, padding included, of the longer of both texts.
         max_map_tokens: longest text that goes in, if any length will not do.
         target: what a decoder reads, see `Target`.
+        takes: says of each batch, by the number of items and the tokens of the longest text,
+            whether it is made; all sentences are counted. None: every batch.
 
     Raises:
         InputError: there is no target where one is read.
@@ -194,7 +197,8 @@ def batches(
                 tally.add(*item[-1], encoder.unk_id)
         kept.sort(key=_lengths, reverse=True)
         for group in _groups(kept, batch_tokens, encoder.equal_lengths):
-            yield collate(encoder, *zip(*group, strict=True))
+            if takes is None or takes(len(group), _lengths(group[0])[0]):
+                yield collate(encoder, *zip(*group, strict=True))
 
 
 def _aligned(

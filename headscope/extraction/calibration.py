@@ -238,8 +238,8 @@ def _compare(
     drift = _drift(*outputs, valid)
     if not (apart <= limit and drift <= limit):
         raise _Apart(
-            f"observed attention differs from the model's own by {apart:.1e} (output: {drift:.1e}), "
-            f"expected at most {limit:.0e}"
+            f"observed attention differs from the model's own by {apart:.1e} (output: "
+            f"{drift:.1e}), expected at most {limit:.0e}"
         )
 
 

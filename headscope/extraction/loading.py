@@ -27,6 +27,7 @@ from headscope.extraction.checkpoint import (
     weights_sha256,
 )
 from headscope.extraction.encoder import Encoder
+from headscope.extraction.launch import launch
 from headscope.extraction.tokenizer import Vocabulary, read_tokenizer
 from headscope.results import ModelInfo
 
@@ -263,6 +264,9 @@ def placement(device: str, dtype: str) -> tuple[torch.device, torch.dtype, tuple
         raise ModelError(
             f"device '{device}' was asked for, but torch sees {n_devices} CUDA devices; use cpu"
         )
+    if device == "cuda" and launch().size > 1:
+        # Every rank of a machine takes its own GPU, as long as there are enough.
+        place = torch.device("cuda", launch().local_rank % n_devices)
     if device == "cpu" and dtype == "float16":
         return place, torch.float32, ("float16 on a CPU was raised to float32",)
     return place, DTYPES[dtype], ()

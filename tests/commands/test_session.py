@@ -7,6 +7,7 @@ import pytest
 from headscope.cli import Options
 from headscope.commands import session
 from headscope.errors import HeadscopeError
+from headscope.extraction.launch import Launch
 
 
 def test_settings_come_from_the_options():
@@ -38,3 +39,16 @@ def test_progress_is_for_terminals(monkeypatch, terminal):
         if progress is not None:
             progress(4, 100)
             progress(6, 100)
+
+
+def test_ranks_but_the_first_print_and_write_nothing(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(session, "launch", lambda: Launch(1, 2))
+    path = tmp_path / "no" / "x.html"
+    session.check_outputs([path])
+    session.only_html(path)
+    session.deliver(None, [path], Options())
+    session.deliver(None, None, Options())
+    session.write_page(None, path, Options())
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("", "")
+    assert list(tmp_path.iterdir()) == []

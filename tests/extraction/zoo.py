@@ -111,7 +111,8 @@ KINDS = [
     Kind(
         "ModernBERT",
         "modernbert",
-        _BERT | {"num_hidden_layers": 5, "local_attention": 4, "global_attn_every_n_layers": 3}
+        _BERT
+        | {"num_hidden_layers": 5, "local_attention": 4, "global_attn_every_n_layers": 3}
         | {f"{name}_token_id": 0 for name in ("pad", "bos", "eos", "cls", "sep")},
         "local and global layers",
         layers=(5,),
@@ -124,7 +125,9 @@ KINDS = [
     Kind(
         "DeBERTa-v2, DeBERTa-v3",
         "deberta-v2",
-        _BERT | _RELATIVE | {"position_buckets": 4, "position_biased_input": False}
+        _BERT
+        | _RELATIVE
+        | {"position_buckets": 4, "position_biased_input": False}
         | {"share_att_key": True, "norm_rel_ebd": "layer_norm"},
         **_MAPS,
     ),
@@ -143,8 +146,13 @@ KINDS = [
         "windows unfolded to keys; no global tokens, as its bare model has none",
         **_MAPS,
     ),
-    Kind("BigBird", "big_bird", _BERT | {"attention_type": "original_full"}, "always full attention: maps of its sparse kind are not "
-         "the attention it uses", **_MAPS),
+    Kind(
+        "BigBird",
+        "big_bird",
+        _BERT | {"attention_type": "original_full"},
+        "always full attention: maps of its sparse kind are not the attention it uses",
+        **_MAPS,
+    ),
     Kind(
         "Funnel",
         "funnel",
@@ -169,14 +177,19 @@ KINDS = [
     Kind(
         "SqueezeBERT",
         "squeezebert",
-        _BERT | {"embedding_size": WIDTH}
+        _BERT
+        | {"embedding_size": WIDTH}
         | {f"{name}_groups": 2 for name in ("q", "k", "v", "intermediate", "output")}
         | {"post_attention_groups": 1},
         "the softmax of the scores that it gives",
         **_MAPS,
     ),
-    Kind("RemBERT", "rembert",
-         _BERT | {"input_embedding_size": 6, "output_embedding_size": 6}, **_MAPS),
+    Kind(
+        "RemBERT",
+        "rembert",
+        _BERT | {"input_embedding_size": 6, "output_embedding_size": 6},
+        **_MAPS,
+    ),
     Kind("Megatron-BERT", "megatron-bert", _BERT, **_MAPS),
     Kind("GPT-2", "gpt2", _GPT2),
     Kind(
@@ -198,14 +211,16 @@ KINDS = [
     Kind(
         "Gemma 3",
         "gemma3_text",
-        _GROUPED | {"sliding_window": 4, "query_pre_attn_scalar": 7}
+        _GROUPED
+        | {"sliding_window": 4, "query_pre_attn_scalar": 7}
         | {"layer_types": _LOCAL_AND_GLOBAL},
         "local and global layers",
     ),
     Kind(
         "GPT-OSS",
         "gpt_oss",
-        _GROUPED | {"sliding_window": 4, "num_local_experts": 2, "num_experts_per_tok": 1}
+        _GROUPED
+        | {"sliding_window": 4, "num_local_experts": 2, "num_experts_per_tok": 1}
         | {"layer_types": _LOCAL_AND_GLOBAL},
         "sinks: rows sum to less than 1",
         facts={"has_sinks": True},
@@ -240,9 +255,10 @@ KINDS = [
     Kind("Pegasus", "pegasus", _BART, **_PAIR),
     Kind("T5", "t5", _T5, "relative bias in every layer", layers=(N_LAYERS, 2), heads=(4, 4)),
     Kind("mT5", "mt5", _T5, layers=(N_LAYERS, 2), heads=(4, 4)),
-    Kind("LED", "led", _BART | {"attention_window": 4}, "windows unfolded to keys", **_PAIR,
-         **_MAPS),
-]  # fmt: skip
+    Kind(
+        "LED", "led", _BART | {"attention_window": 4}, "windows unfolded to keys", **_PAIR, **_MAPS
+    ),
+]
 
 
 def kinds_of_attention(kind):

@@ -27,6 +27,7 @@ from headscope.errors import HeadscopeError, InputError
 from headscope.extraction.attention import refuse_two_texts
 from headscope.extraction.batches import Tally, batches
 from headscope.extraction.encoder import Encoder
+from headscope.extraction.launch import launch
 from headscope.extraction.loading import load_encoder
 from headscope.extraction.maps import SentenceMaps
 from headscope.extraction.record.identity import RecordSettings, identity_of
@@ -65,6 +66,11 @@ def record(
         HeadscopeError: a disk without room, and anything else that the user can mend.
     """
     settings, folder = settings or RecordSettings(), Path(out)
+    if launch().size > 1:
+        raise HeadscopeError(
+            f"found a launch of {launch().size} processes; expected one: a record is written by "
+            "one process, without torchrun or accelerate"
+        )
     corpus = data if isinstance(data, Corpus) else open_corpus(data)
     if corpus.record is not None:
         raise InputError(f"{corpus.record}: found a record; expected data to make one of")

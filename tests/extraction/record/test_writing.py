@@ -16,6 +16,7 @@ from headscope.datasets import files, open_corpus
 from headscope.datasets.records import read_manifest
 from headscope.errors import HeadscopeError, InputError, ModelError
 from headscope.extraction import run as run_module
+from headscope.extraction.launch import Launch
 from headscope.extraction.record import recorder, writing
 from headscope.extraction.record.identity import RecordSettings
 from headscope.extraction.record.writing import record
@@ -323,3 +324,9 @@ def test_data_with_nothing_to_keep_make_an_empty_record(model, tmp_path, hostile
     assert (made.manifest.shards, list(made.layer(0))) == ((), [])
     assert any("was left out" in text for text in made.manifest.warnings)
     assert torch.is_grad_enabled()
+
+
+def test_several_processes_are_refused(model, corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "launch", lambda: Launch(0, 2))
+    with pytest.raises(HeadscopeError, match="found a launch of 2 processes; expected one"):
+        record(model, corpus, tmp_path / "r")
