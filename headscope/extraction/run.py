@@ -85,17 +85,15 @@ def run(
     if encoder.route is None:
         calibrate(encoder)
     tally = Tally()
-    wants_maps = encoder.route == "maps" or any(observer.needs == "maps" for observer in observers)
     replay = Replay(encoder, corpus.record, observers) if corpus.record is not None else None
-    if replay is not None:
-        wants_maps, max_map_tokens = True, replay.max_map_tokens
+    longest = _longest_map(encoder, observers, max_map_tokens)
     met = ranks()
     stream = batches(
         encoder,
         corpus.read(),
         tally=tally,
         batch_tokens=batch_tokens,
-        max_map_tokens=max_map_tokens if wants_maps else None,
+        max_map_tokens=replay.max_map_tokens if replay else longest,
         target=target,
         takes=met.dealt() if met else None,
     )
@@ -112,6 +110,14 @@ def run(
             if met is not None:
                 met.look()
     return pass_of(encoder, corpus, tally, replay.facts if replay else None)
+
+
+def _longest_map(
+    encoder: Encoder, observers: Sequence[Observer], max_map_tokens: int
+) -> int | None:
+    """Length above which sentences are left out; None where nobody wants whole maps."""
+    wanted = encoder.route == "maps" or any(observer.needs == "maps" for observer in observers)
+    return max_map_tokens if wanted else None
 
 
 def _source(
