@@ -61,19 +61,17 @@ def run(
 ) -> Pass:
     """One pass over the corpus; the observers have seen all of it when this returns.
 
-    Where the corpus is a record of attention, that is shown to them, and the model is not run.
     Under `torchrun` or `accelerate launch` every rank calls this with observers that are empty. It
     takes its share of the batches, and at the end all ranks hold the sums of all.
 
     Args:
         encoder: whose attention is observed.
-        corpus: is read once.
+        corpus: is read once; of a record, its attention is shown and the model is not run.
         observers: are handed the attention of every batch.
         batch_tokens: tokens in a batch, padding included.
         max_map_tokens: longest sequence whose whole maps are handed out; where an observer wants
             them, longer ones are left out, for all observers alike.
-        target: what a decoder beside an encoder reads: the `column` of that name in the data, or a
-            `copy` of the sentence itself.
+        target: what a decoder beside an encoder reads: the data's `column`, or a `copy`.
         progress: is told of every batch, on each rank of those that it takes.
         done: whether a batch was seen in an earlier run, and is passed over.
 
