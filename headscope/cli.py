@@ -41,7 +41,7 @@ Data = Annotated[
     typer.Argument(
         metavar="DATA",
         help="Treebank (.conllu), text (.txt), texts or pairs of texts (.tsv, .jsonl), any of them "
-        "with .gz, or `demo`, the bundled sample.",
+        "with .gz, the folder of a record, or `demo`, the bundled sample.",
         show_default=False,
     ),
 ]
@@ -116,7 +116,7 @@ UsageError: Any = typer.BadParameter.__base__
 
 
 class Interrupted(Exception):
-    """Ctrl-C while a command ran."""
+    """Ctrl-C while a command ran; its text says what is left, if anything is."""
 
 
 def takes_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -179,8 +179,8 @@ def main() -> None:
         _fail_usage(error)
     except HeadscopeError as error:
         _fail(str(error))
-    except (Interrupted, KeyboardInterrupt):
-        _fail("interrupted; nothing was written", code=130)
+    except (Interrupted, KeyboardInterrupt) as stop:
+        _fail(str(stop) or "interrupted; nothing was written", code=130)
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): nobody is left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

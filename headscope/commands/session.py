@@ -15,6 +15,8 @@ from headscope.errors import HeadscopeError
 from headscope.extraction.launch import launch
 
 if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
     from headscope.datasets import Corpus
     from headscope.extraction.encoder import Encoder
     from headscope.extraction.run import Progress
@@ -29,9 +31,9 @@ def analyse(
     from headscope.probing import analysis
 
     corpus = opened(data, options)
-    with _progress(corpus.n_sentences, options) as progress:
+    with progress(corpus.n_sentences, options) as bar:
         encoder = loaded(model, options)
-        return analysis.analyse(encoder, corpus, kinds, settings=settings, progress=progress)
+        return analysis.analyse(encoder, corpus, kinds, settings=settings, progress=bar)
 
 
 def opened(data: str, options: Options) -> Corpus:
@@ -119,33 +121,14 @@ def note(text: str, options: Options) -> None:
 
 
 @contextmanager
-def _progress(total: int | None, options: Options) -> Iterator[Progress | None]:
+def progress(total: int | None, options: Options) -> Iterator[Progress | None]:
     """A bar with rate and time left on a terminal; nothing when piped or quiet."""
     if options.quiet or not sys.stderr.isatty():
         yield None
         return
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
     passes = 2 if options.control else 1
-    whole = None if total is None else total * passes
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("sentences, {task.fields[rate]:,.0f}/s"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("loading", total=whole, rate=0.0)
+    with _bar() as bar:
+        task = bar.add_task("loading", total=None if total is None else total * passes, rate=0.0)
 
         def advance(n_sentences: int, n_tokens: int) -> None:
             state = bar.tasks[0]
@@ -156,6 +139,21 @@ def _progress(total: int | None, options: Options) -> Iterator[Progress | None]:
             )
 
         yield advance
+
+
+def _bar() -> Bar:
+    from rich import progress
+
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn("sentences, {task.fields[rate]:,.0f}/s"),
+        progress.TimeElapsedColumn(),
+        progress.TextColumn("left"),
+        progress.TimeRemainingColumn(),
+    )
+    return progress.Progress(*columns, console=Console(stderr=True), transient=True)
 
 
 def only_html(path: Path) -> None:

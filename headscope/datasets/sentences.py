@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 Unit = Literal["document", "sentence"]
@@ -66,6 +67,8 @@ class Corpus:
         warnings: what the last `read` met that is legal but may surprise, one line each: sentence
             ids given twice, text that is not in Unicode normal form NFC; emptied likewise.
         n_sentences: how many a read yields at most, for progress bars; None where nobody knows.
+        record: the folder of a record of attention, of which these are the sentences; None where
+            a model has to be run.
     """
 
     name: str
@@ -78,6 +81,7 @@ class Corpus:
     skipped: list[str]
     warnings: list[str] = field(default_factory=list)
     n_sentences: int | None = None
+    record: Path | None = None
 
 
 _OLD_LABELS = {"nsubjpass": "nsubj", "csubjpass": "csubj", "auxpass": "aux"}

@@ -11,6 +11,7 @@ from pathlib import Path
 from headscope.datasets.conllu import is_blank, is_row, read_conllu
 from headscope.datasets.files import check_file, fingerprint, pieces
 from headscope.datasets.pairs import has_texts, open_pairs
+from headscope.datasets.records import is_record, open_record
 from headscope.datasets.remarks import remarked
 from headscope.datasets.sentences import Corpus, Sentence, Unit
 from headscope.datasets.survey import survey_conllu
@@ -51,8 +52,8 @@ def open_corpus(
     """A corpus ready to be read; what cannot be used raises InputError, in one line.
 
     Args:
-        data: a file, or the string `demo` for the bundled sample (a file named demo is `./demo`,
-            or any Path).
+        data: a file, a record's folder, or the string `demo` for the bundled sample (a file named
+            demo is `./demo`, or any Path).
         format: `conllu`, `text` or `pairs`; where None it is told by content, then by the name's
             ending.
         columns: of a table of texts, what it calls `text`, `text_pair`, `label` and `target`, where
@@ -74,6 +75,10 @@ def open_corpus(
     if not str(data):
         raise InputError(f"DATA: found an empty name; expected a data file or {DEMO}")
     path = Path(data)
+    if is_record(path):
+        if format is not None or columns is not None:
+            raise InputError(f"{path}: found a record; expected neither --format nor --columns")
+        return _cut(open_record(path), limit)
     check_file(path)
     format = format or _recognise(path)
     if format == "pairs":

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
+from typing import Any
 
 from headscope import __version__
 from headscope.datasets import Corpus
-from headscope.extraction.batches import BATCH_TOKENS, Tally, Target, batches
+from headscope.extraction.batches import BATCH_TOKENS, Batch, Tally, Target, batches
 from headscope.extraction.calibration import calibrate, observe
 from headscope.extraction.encoder import Encoder
-from headscope.extraction.observation import MAX_MAP_TOKENS
+from headscope.extraction.observation import MAX_MAP_TOKENS, Observation
 from headscope.extraction.observers import Observer, Resampling
 from headscope.extraction.ranks import Ranks, ranks
+from headscope.extraction.record.replay import Replay
 from headscope.results import DataInfo
 
 Progress = Callable[[int, int], None]
@@ -38,10 +40,12 @@ class Pass:
     Attributes:
         data: for the result's header.
         warnings: what the reader of the result must know.
+        record: about the record that the attention came from; None where the model was run.
     """
 
     data: DataInfo
     warnings: tuple[str, ...]
+    record: Mapping[str, Any] | None = None
 
 
 def run(
@@ -53,6 +57,7 @@ def run(
     max_map_tokens: int = MAX_MAP_TOKENS,
     target: Target = "column",
     progress: Progress | None = None,
+    done: Callable[[Batch], bool] | None = None,
 ) -> Pass:
     """One pass over the corpus; the observers have seen all of it when this returns.
 
@@ -61,14 +66,14 @@ def run(
 
     Args:
         encoder: whose attention is observed.
-        corpus: is read once.
+        corpus: is read once; of a record, its attention is shown and the model is not run.
         observers: are handed the attention of every batch.
         batch_tokens: tokens in a batch, padding included.
         max_map_tokens: longest sequence whose whole maps are handed out; where an observer wants
             them, longer ones are left out, for all observers alike.
-        target: what a decoder beside an encoder reads: the `column` of that name in the data, or a
-            `copy` of the sentence itself.
+        target: what a decoder beside an encoder reads: the data's `column`, or a `copy`.
         progress: is told of every batch, on each rank of those that it takes.
+        done: whether a batch was seen in an earlier run, and is passed over.
 
     Raises:
         InputError, ParseError: from reading the corpus.
@@ -78,29 +83,55 @@ def run(
     if encoder.route is None:
         calibrate(encoder)
     tally = Tally()
-    wants_maps = encoder.route == "maps" or any(observer.needs == "maps" for observer in observers)
+    replay = Replay(encoder, corpus.record, observers) if corpus.record is not None else None
+    longest = _longest_map(encoder, observers, max_map_tokens)
     met = ranks()
     stream = batches(
         encoder,
         corpus.read(),
         tally=tally,
         batch_tokens=batch_tokens,
-        max_map_tokens=max_map_tokens if wants_maps else None,
+        max_map_tokens=replay.max_map_tokens if replay else longest,
         target=target,
         takes=met.dealt() if met else None,
     )
     own = {"batch_tokens": batch_tokens, "max_map_tokens": max_map_tokens, "target": target}
     with (
         _together(met, encoder, corpus, observers, own),
-        observe(encoder, observers, max_map_tokens=max_map_tokens) as observation,
+        _source(replay, encoder, observers, max_map_tokens) as source,
     ):
         for batch in stream:
-            observation.forward(batch)
+            if done is None or not done(batch):
+                source.forward(batch)
             if progress is not None:
                 progress(len(batch), int(batch.n_tokens.sum()))
             if met is not None:
                 met.look()
-    return Pass(_data(corpus, tally), tuple(_warnings(encoder, corpus, tally)))
+    return pass_of(encoder, corpus, tally, replay.facts if replay else None)
+
+
+def _longest_map(
+    encoder: Encoder, observers: Sequence[Observer], max_map_tokens: int
+) -> int | None:
+    """Length above which sentences are left out; None where nobody wants whole maps."""
+    wanted = encoder.route == "maps" or any(observer.needs == "maps" for observer in observers)
+    return max_map_tokens if wanted else None
+
+
+def _source(
+    replay: Replay | None, encoder: Encoder, observers: Sequence[Observer], max_map_tokens: int
+) -> AbstractContextManager[Replay | Observation]:
+    """Where the attention comes from: the record, or the model."""
+    if replay is not None:
+        return nullcontext(replay)
+    return observe(encoder, observers, max_map_tokens=max_map_tokens)
+
+
+def pass_of(
+    encoder: Encoder, corpus: Corpus, tally: Tally, record: Mapping[str, Any] | None = None
+) -> Pass:
+    """What a pass went through, from what its batches counted."""
+    return Pass(_data(corpus, tally), tuple(_warnings(encoder, corpus, tally)), record)
 
 
 def _data(corpus: Corpus, tally: Tally) -> DataInfo:

@@ -89,7 +89,7 @@ def analyse(
 
     Args:
         model: hub id, folder, `demo`, or an encoder that is loaded already.
-        data: file, `demo`, or a corpus that is opened already.
+        data: file, record, `demo`, or a corpus that is opened already.
         kinds: which of `KINDS`.
         settings: see `Settings`.
         progress: is told of every batch.
@@ -186,7 +186,7 @@ def _dependency_result(
             *warnings,
             "there is no arc to score: every sentence has one word, or was left out",
         )
-    seen = Pass(replace(seen.data, skipped=skipped), warnings)
+    seen = replace(seen, data=replace(seen.data, skipped=skipped), warnings=warnings)
     return DependencyResult(_provenance(encoder, seen, settings), None, relations, overall)
 
 
@@ -203,6 +203,7 @@ def _provenance(encoder: Encoder, seen: Pass, settings: Settings) -> Provenance:
             "n_bootstrap": N_BOOTSTRAP,
             "n_splits": N_SPLITS,
             "max_length": encoder.max_length,
+            "record": seen.record,
         },
         seed=settings.seed,
         versions=versions(),
@@ -211,6 +212,8 @@ def _provenance(encoder: Encoder, seen: Pass, settings: Settings) -> Provenance:
 
 
 def _control(encoder: Encoder, corpus: Corpus, settings: Settings) -> tuple[Encoder, Corpus]:
+    # Of a control no attention is recorded.
+    corpus = replace(corpus, record=None)
     if settings.control == "shuffled-words":
         return encoder, shuffled(corpus, settings.seed)
     return untrained(encoder, settings.seed), corpus

@@ -34,7 +34,7 @@ def test_quiet_notes_say_nothing(capsys):
 @pytest.mark.parametrize("terminal", [True, False])
 def test_progress_is_for_terminals(monkeypatch, terminal):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
-    with session._progress(10, Options()) as progress:
+    with session.progress(10, Options()) as progress:
         assert (progress is not None) is terminal
         if progress is not None:
             progress(4, 100)
