@@ -11,7 +11,7 @@ INSTALL := $(BIN)/python -m pip install --quiet -c constraints.txt
 TEST_ENV := HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help report test pytest test-slow bench lint build clean
+.PHONY: help report test pytest test-slow bench bench-scale lint build clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
@@ -44,6 +44,9 @@ test-slow: $(VENV)/.dev.stamp ## the tests with heavier counts
 
 bench: $(VENV)/.dev.stamp ## time and memory of the analyses
 	$(BIN)/python benchmarks/bench.py
+
+bench-scale: $(VENV)/.dev.stamp ## cost against layers, heads, tokens, corpus and ranks
+	$(BIN)/python benchmarks/scale.py
 
 lint: $(VENV)/.dev.stamp ## ruff and mypy, as in .pre-commit-config.yaml
 	$(BIN)/ruff check .

@@ -11,13 +11,18 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from datetime import date
+from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ranks import two_ranks
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -37,7 +42,18 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--no-write", action="store_true")
     asked = parser.parse_args()
-    lines = [*heading(asked), *speed(asked), "", *memory(asked), "", *start_up(asked)]
+    lines = [
+        *heading(asked),
+        *speed(asked),
+        "",
+        *two_ranks(asked.data, asked.sentences),
+        "",
+        *memory(asked),
+        "",
+        *recording(asked),
+        "",
+        *start_up(asked),
+    ]
     print("\n".join(lines))
     if not asked.no_write:
         PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -219,6 +235,64 @@ def memory(asked: argparse.Namespace) -> list[str]:
         "| what | 200 sentences, MiB | ten times, MiB | ratio | KiB a sentence more |",
         "|---|---|---|---|---|",
         *rows,
+    ]
+
+
+READ_LAYER = """
+import re, sys
+from pathlib import Path
+from headscope.extraction.record.reading import Record
+record = Record(Path(sys.argv[1]))
+total = sum(float(maps.sum()) for _, maps in record.layer(2))
+print(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1])
+"""
+
+
+def recording(asked: argparse.Namespace) -> list[str]:
+    """Writing a record beside the pass without it; memory to read one layer of 6 and of 12."""
+    import torch
+    from transformers import AutoModel
+
+    from headscope.datasets import open_corpus
+    from headscope.extraction.checkpoint import locate
+    from headscope.extraction.loading import load_encoder
+    from headscope.extraction.record.writing import record
+    from headscope.extraction.run import run
+
+    torch.set_num_threads(THREADS)
+    encoder = load_encoder("demo")
+    corpus = open_corpus(asked.data, limit=asked.sentences)
+    without, written = "headscope: nothing measured, from file", "headscope record"
+    with TemporaryDirectory() as place:
+        folder, turns = Path(place), count()
+        times = medians(
+            {
+                without: lambda: run(encoder, corpus, []),
+                written: lambda: record(encoder, corpus, folder / f"turn {next(turns)}"),
+            },
+            asked.repeats,
+        )
+        deep = shutil.copytree(locate("demo").place, folder / "deep")
+        encoder.config.num_hidden_layers = 12
+        AutoModel.from_config(encoder.config).save_pretrained(deep)
+        record(deep, corpus, folder / "12")
+        peaks, sizes = [], []
+        for name in ("turn 0", "12"):
+            call = [sys.executable, "-c", READ_LAYER, str(folder / name)]
+            done = subprocess.run(call, capture_output=True, check=True)
+            peaks.append(int(done.stdout) / 1024)
+            sizes.append(sum(path.stat().st_size for path in (folder / name).iterdir()) / 2**20)
+    return [
+        "## Record",
+        "",
+        "| what | seconds | ratio |",
+        "|---|---|---|",
+        *(f"| {name} | {took:.2f} | {took / times[without]:.2f} |" for name, took in times.items()),
+        "",
+        "| reading one layer, every sentence | record, MiB | peak memory, MiB |",
+        "|---|---|---|",
+        f"| of 6 layers | {sizes[0]:.0f} | {peaks[0]:.0f} |",
+        f"| of 12 layers | {sizes[1]:.0f} | {peaks[1]:.0f} |",
     ]
 
 

@@ -14,9 +14,13 @@ if TYPE_CHECKING:
     from headscope.datasets import open_corpus as open_corpus
     from headscope.datasets import read_conllu as read_conllu
     from headscope.datasets import write_conllu as write_conllu
+    from headscope.extraction.attention import attention as attention
     from headscope.extraction.calibration import observe as observe
     from headscope.extraction.encoder import Encoder as Encoder
     from headscope.extraction.loading import load_encoder as load_encoder
+    from headscope.extraction.record.identity import RecordSettings as RecordSettings
+    from headscope.extraction.record.reading import Record as Record
+    from headscope.extraction.record.writing import record as record
     from headscope.extraction.run import run as run
     from headscope.probing.analysis import Analysis as Analysis
     from headscope.probing.analysis import Settings as Settings
@@ -40,13 +44,17 @@ _HOMES = {
     "Dependency": "headscope.probing.dependency",
     "DependencyResult": "headscope.results",
     "Encoder": "headscope.extraction.encoder",
+    "Record": "headscope.extraction.record.reading",
+    "RecordSettings": "headscope.extraction.record.identity",
     "Sentence": "headscope.datasets",
     "Surface": "headscope.probing.surface",
     "SurfaceResult": "headscope.results",
+    "attention": "headscope.extraction.attention",
     "load_encoder": "headscope.extraction.loading",
     "observe": "headscope.extraction.calibration",
     "open_corpus": "headscope.datasets",
     "read_conllu": "headscope.datasets",
+    "record": "headscope.extraction.record.writing",
     "run": "headscope.extraction.run",
     "write_conllu": "headscope.datasets",
 }

@@ -16,6 +16,8 @@ from rich.console import Console
 
 import headscope
 from headscope.errors import HeadscopeError
+from headscope.extraction.launch import launch
+from headscope.extraction.ranks import tell_once
 
 app = typer.Typer(
     name="headscope",
@@ -38,7 +40,8 @@ Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="Treebank (.conllu), text (.txt), either with .gz, or `demo`, the bundled sample.",
+        help="Treebank (.conllu), text (.txt), texts or pairs of texts (.tsv, .jsonl), any of them "
+        "with .gz, the folder of a record, or `demo`, the bundled sample.",
         show_default=False,
     ),
 ]
@@ -65,8 +68,29 @@ class Options:
 
     format: Annotated[
         str | None,
-        typer.Option(help="Format of DATA: `conllu` or `text`. Default: told by content."),
+        typer.Option(help="Format of DATA: `conllu`, `text` or `pairs`. Default: told by content."),
     ] = None
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            help="Other names of the columns of a table of texts, such as "
+            "`text=premise,text_pair=hypothesis,label=gold_label`."
+        ),
+    ] = None
+    attention: Annotated[
+        str | None,
+        typer.Option(
+            help="Whose attention: `encoder`, `decoder` or `cross`. Default: the encoder's where "
+            "there is one."
+        ),
+    ] = None
+    target: Annotated[
+        str,
+        typer.Option(
+            help="What a decoder beside an encoder reads: the `column` target of DATA, or a `copy` "
+            "of the sentence."
+        ),
+    ] = "column"
     limit: Annotated[int | None, typer.Option(help="Take only the first N sentences.")] = None
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave broken sentences out, count and list them.")
@@ -92,7 +116,7 @@ UsageError: Any = typer.BadParameter.__base__
 
 
 class Interrupted(Exception):
-    """Ctrl-C while a command ran."""
+    """Ctrl-C while a command ran; its text says what is left, if anything is."""
 
 
 def takes_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -111,6 +135,8 @@ def takes_options(command: Callable[..., None]) -> Callable[..., None]:
 
     def with_options(**given: Any) -> None:
         options = Options(**{item.name: given.pop(item.name) for item in shared})
+        if not launch().leads:
+            options = dataclasses.replace(options, quiet=True)
         try:
             command(**given, options=options)
         except KeyboardInterrupt:
@@ -153,8 +179,8 @@ def main() -> None:
         _fail_usage(error)
     except HeadscopeError as error:
         _fail(str(error))
-    except (Interrupted, KeyboardInterrupt):
-        _fail("interrupted; nothing was written", code=130)
+    except (Interrupted, KeyboardInterrupt) as stop:
+        _fail(str(stop) or "interrupted; nothing was written", code=130)
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): nobody is left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -182,5 +208,5 @@ def _fail_usage(error: Any) -> None:
 
 def _fail(message: str, code: int = 2) -> None:
     console = Console(stderr=True, soft_wrap=True, highlight=False, emoji=False)
-    console.print("headscope: ", message, sep="", markup=False)
+    tell_once(message, lambda: console.print("headscope: ", message, sep="", markup=False))
     sys.exit(code)

@@ -5,6 +5,7 @@ Sizes differ on purpose: 3 layers, 4 heads, never as many tokens as either.
 
 import copy
 
+import numpy as np
 import torch
 from transformers import AutoModel
 
@@ -110,7 +111,7 @@ def batch_of(encoder, lengths=LENGTHS, seed=0):
         word_of[-1] = NO_WORD
         special = word_of == NO_WORD
         n_words = max(length - 2, 0)
-        pieces = Pieces(ids, 0 * ids, special, word_of, n_words)
+        pieces = Pieces(ids, 0 * ids, special, word_of, np.where(special, NO_WORD, 0), n_words)
         words, relations, upos = ("w",) * n_words, ("dep",) * n_words, ("X",) * n_words
         heads = tuple(range(n_words))
         sentence = Sentence(words, heads, relations, upos, f"s{ordinal}", ordinal, ordinal, 1)
@@ -121,7 +122,7 @@ def batch_of(encoder, lengths=LENGTHS, seed=0):
 def sentence_of(batch, row):
     """A batch of one of its sentences, without padding."""
     length = int(batch.n_tokens[row])
-    names = ("input_ids", "type_ids", "valid", "special", "word_of")
+    names = ("input_ids", "type_ids", "valid", "special", "word_of", "segment_of")
     return Batch(
         sentences=batch.sentences[row : row + 1],
         pieces=batch.pieces[row : row + 1],

@@ -12,8 +12,13 @@ from rich.console import Console
 
 from headscope.cli import Options
 from headscope.errors import HeadscopeError
+from headscope.extraction.launch import launch
 
 if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+    from headscope.datasets import Corpus
+    from headscope.extraction.encoder import Encoder
     from headscope.extraction.run import Progress
     from headscope.probing.analysis import Analysis, Settings
     from headscope.results import Result
@@ -23,22 +28,40 @@ def analyse(
     model: str, data: str, kinds: Sequence[str], settings: Settings, options: Options
 ) -> Analysis:
     """One analysis as the shared options say, with a progress bar on a terminal."""
-    from headscope.datasets import open_corpus
-    from headscope.extraction.loading import load_encoder, placement
     from headscope.probing import analysis
 
+    corpus = opened(data, options)
+    with progress(corpus.n_sentences, options) as bar:
+        encoder = loaded(model, options)
+        return analysis.analyse(encoder, corpus, kinds, settings=settings, progress=bar)
+
+
+def opened(data: str, options: Options) -> Corpus:
+    """The data, once it is known that the model can be placed where it was asked for."""
+    from headscope.datasets import columns_of, open_corpus
+    from headscope.extraction.loading import placement
+
     placement(options.device, options.dtype)  # before a long survey of the data
-    corpus = open_corpus(
-        data, format=options.format, limit=options.limit, skip_bad=options.skip_bad
+    return open_corpus(
+        data,
+        format=options.format,
+        columns=None if options.columns is None else columns_of(options.columns),
+        limit=options.limit,
+        skip_bad=options.skip_bad,
     )
-    with _progress(corpus.n_sentences, options) as progress:
-        encoder = load_encoder(
-            model,
-            device=options.device,
-            dtype=options.dtype,
-            trust_remote_code=options.trust_remote_code,
-        )
-        return analysis.analyse(encoder, corpus, kinds, settings=settings, progress=progress)
+
+
+def loaded(model: str, options: Options) -> Encoder:
+    """The model, as the shared options say."""
+    from headscope.extraction.loading import load_encoder
+
+    return load_encoder(
+        model,
+        attention=options.attention,
+        device=options.device,
+        dtype=options.dtype,
+        trust_remote_code=options.trust_remote_code,
+    )
 
 
 def settings_of(
@@ -54,6 +77,7 @@ def settings_of(
         control=options.control,
         n_examples=n_examples,
         batch_tokens=options.batch_tokens,
+        target=options.target,  # type: ignore[arg-type]
     )
 
 
@@ -61,12 +85,16 @@ def check_outputs(outputs: Sequence[Path] | None) -> None:
     """Refuses files that cannot be written before a long analysis, not after it."""
     from headscope.report import check_writable
 
+    # Other ranks write nothing, and may run where the folder is not.
     for path in outputs or ():
-        check_writable(path)
+        if launch().leads:
+            check_writable(path)
 
 
 def deliver(result: Result, outputs: Sequence[Path] | None, options: Options) -> None:
-    """Writes the files asked for, or prints the table."""
+    """Writes the files asked for, or prints the table; ranks but the first do neither."""
+    if not launch().leads:
+        return
     from headscope.commands.tables import table_of
     from headscope.report import write_result
 
@@ -93,40 +121,39 @@ def note(text: str, options: Options) -> None:
 
 
 @contextmanager
-def _progress(total: int | None, options: Options) -> Iterator[Progress | None]:
+def progress(total: int | None, options: Options) -> Iterator[Progress | None]:
     """A bar with rate and time left on a terminal; nothing when piped or quiet."""
     if options.quiet or not sys.stderr.isatty():
         yield None
         return
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
     passes = 2 if options.control else 1
-    whole = None if total is None else total * passes
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("sentences, {task.fields[rate]:,.0f}/s"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("loading", total=whole, rate=0.0)
+    with _bar() as bar:
+        task = bar.add_task("loading", total=None if total is None else total * passes, rate=0.0)
 
         def advance(n_sentences: int, n_tokens: int) -> None:
             state = bar.tasks[0]
             rate = state.speed or 0.0
-            bar.update(task, advance=n_sentences, description="observing", rate=rate)
+            # Ranks keep pace, for batches are dealt out fairly: those of one tell of all.
+            bar.update(
+                task, advance=n_sentences * launch().size, description="observing", rate=rate
+            )
 
         yield advance
+
+
+def _bar() -> Bar:
+    from rich import progress
+
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn("sentences, {task.fields[rate]:,.0f}/s"),
+        progress.TimeElapsedColumn(),
+        progress.TextColumn("left"),
+        progress.TimeRemainingColumn(),
+    )
+    return progress.Progress(*columns, console=Console(stderr=True), transient=True)
 
 
 def only_html(path: Path) -> None:
@@ -138,11 +165,14 @@ def only_html(path: Path) -> None:
             f"{path}: a report is one HTML file; expected a name ending in .html (results in other "
             "forms: headscope surface, headscope dependency)"
         )
-    check_writable(path)
+    if launch().leads:
+        check_writable(path)
 
 
 def write_page(analysis: Analysis, path: Path, options: Options) -> None:
-    """Writes the report and says where it lies."""
+    """Writes the report and says where it lies; ranks but the first do neither."""
+    if not launch().leads:
+        return
     from headscope.report import render, write_report
 
     write_report(render(analysis.surface, analysis.dependency, analysis.examples), path)

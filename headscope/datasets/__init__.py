@@ -1,6 +1,7 @@
-"""What people bring: treebanks, plain text, and the bundled sample, read as sentences of words."""
+"""What people bring: treebanks, texts, pairs of texts and a sample, read as sentences of words."""
 
 from headscope.datasets.conllu import ConlluSentence, read_conllu, write_conllu
+from headscope.datasets.pairs import columns_of
 from headscope.datasets.sentences import Annotation, Corpus, Sentence, Unit, coarse
 from headscope.datasets.sources import open_corpus
 
@@ -11,6 +12,7 @@ __all__ = [
     "Sentence",
     "Unit",
     "coarse",
+    "columns_of",
     "open_corpus",
     "read_conllu",
     "write_conllu",

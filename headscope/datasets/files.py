@@ -1,4 +1,4 @@
-"""The bytes of a data file: there or not, plain or gzip, UTF-8 or not, and their fingerprint."""
+"""The bytes of a data file: there or not, plain or gzip, UTF-8 or not; files written whole."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import codecs
 import difflib
 import gzip
 import hashlib
+import os
+import secrets
 import stat
 import zlib
 from collections.abc import Iterator
@@ -13,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
-from headscope.errors import ParseError
+from headscope.errors import HeadscopeError, ParseError
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -113,6 +115,31 @@ def fingerprint(path: Path) -> str:
     """SHA-256 of the file as it lies on disk, in hexadecimal."""
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+UNFINISHED = ".headscope-*.part"
+"""Names of files that are being written, as a pattern."""
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write to that takes its name, replacing another, once the block has ended well.
+
+    Raises:
+        HeadscopeError: it cannot be written.
+    """
+    temporary = path.parent / UNFINISHED.replace("*", secrets.token_hex(6))
+    try:
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException as error:
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise HeadscopeError(f"cannot write {path}: {error.strerror or error}") from error
+        raise
 
 
 def shown(text: str, limit: int = 40) -> str:

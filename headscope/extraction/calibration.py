@@ -146,7 +146,7 @@ def _sentence(n_words: int) -> Sentence:
 def _pieces(ids: list[int], length: int) -> Pieces:
     chosen = torch.tensor([ids[(11 * i + length) % len(ids)] for i in range(length)]).numpy()
     zeros = torch.zeros(length, dtype=torch.long).numpy()
-    return Pieces(chosen, zeros, zeros.astype(bool), zeros + NO_WORD, length)
+    return Pieces(chosen, zeros, zeros.astype(bool), zeros + NO_WORD, zeros, length)
 
 
 @dataclass
@@ -238,8 +238,8 @@ def _compare(
     drift = _drift(*outputs, valid)
     if not (apart <= limit and drift <= limit):
         raise _Apart(
-            f"observed attention differs from the model's own by {apart:.1e} (output: {drift:.1e}), "
-            f"expected at most {limit:.0e}"
+            f"observed attention differs from the model's own by {apart:.1e} (output: "
+            f"{drift:.1e}), expected at most {limit:.0e}"
         )
 
 

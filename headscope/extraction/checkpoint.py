@@ -26,7 +26,6 @@ from headscope.errors import ModelError
 REFUSED = {
     "canine": "its layers attend between characters, and between pools of characters",
     "fnet": "it mixes tokens by Fourier transforms and has no attention",
-    "longt5": "its encoder attends within blocks and gives no map over the tokens",
     "mra": "it approximates attention and never computes the probabilities",
     "nystromformer": "it approximates attention and never computes the probabilities",
     "reformer": "it attends within buckets of hashed tokens, of which no map is given",
@@ -62,6 +61,7 @@ class Checkpoint:
         name: for results.
         asked: as given, in one line; for messages.
         trust_remote_code: whether code that the checkpoint brings may run.
+        adapter: folder of a PEFT adapter to be merged into it, if any.
     """
 
     place: str
@@ -69,6 +69,7 @@ class Checkpoint:
     name: str
     asked: str
     trust_remote_code: bool = False
+    adapter: Path | None = None
 
     @property
     def where(self) -> dict[str, Any]:
@@ -125,7 +126,8 @@ def locate(name: str | Path, *, trust_remote_code: bool = False) -> Checkpoint:
     with contextlib.suppress(RuntimeError):
         path = Path(name).expanduser()
         if str(name) and path.is_dir():
-            if not (path / "config.json").is_file():
+            path = _transformer_in(path)
+            if not any((path / file).is_file() for file in ("config.json", "adapter_config.json")):
                 raise found.error(
                     "found a folder without config.json; expected a model folder as "
                     "save_pretrained writes it"
@@ -146,11 +148,23 @@ def locate(name: str | Path, *, trust_remote_code: bool = False) -> Checkpoint:
     return Checkpoint(hub_id, revision or None, hub_id, asked, trust_remote_code)
 
 
+def _transformer_in(folder: Path) -> Path:
+    """The folder itself, or the one that holds the transformer of an old Sentence-BERT folder."""
+    modules = folder / "modules.json"
+    if (folder / "config.json").is_file() or not modules.is_file():
+        return folder
+    with contextlib.suppress(ValueError, KeyError, TypeError, IndexError):
+        inner = folder / str(json.loads(modules.read_text(encoding="utf-8"))[0]["path"])
+        if inner.is_dir():
+            return inner
+    return folder
+
+
 def read_config(checkpoint: Checkpoint) -> PreTrainedConfig:
     """The config of a family that can be observed, whose own code (if any) may run.
 
     Raises:
-        ModelError: no config, another family, code that may not run, a PEFT adapter, positions
+        ModelError: no config, a family without probabilities, code that may not run, positions
             that the library no longer computes.
     """
     try:
@@ -173,11 +187,6 @@ def read_config(checkpoint: Checkpoint) -> PreTrainedConfig:
         raise checkpoint.error(
             f"position_embedding_type is '{positions}', and transformers 5 computes only "
             "'absolute'; this model cannot be observed"
-        )
-    if checkpoint.file("adapter_config.json"):
-        raise checkpoint.error(
-            "found a PEFT adapter (adapter_config.json); merge it first: model = "
-            "model.merge_and_unload(), then model.save_pretrained(FOLDER)"
         )
     return config  # type: ignore[no-any-return]
 
@@ -274,7 +283,11 @@ def _attempt(
                 "code of its maker; expected model.safetensors, or a pickle of plain tensors"
             ) from error
         raise checkpoint.error(f"weights: {type(error).__name__}: {error}") from error
-    lacking = [key for key in report["missing_keys"] if not key.startswith(_HEADS)]
+    lacking = [
+        key
+        for key in report["missing_keys"]
+        if not key.startswith(_HEADS) and not _is_computed(model, key)
+    ]
     lacking += [
         f"{key} ({list(found)} in the checkpoint, expected {list(wanted)})"
         for key, found, wanted in report["mismatched_keys"]
@@ -288,6 +301,11 @@ def _attempt(
         if prefix.sub("", key, count=1).partition(".")[0] in parts and not _BUFFERS.search(key)
     ]
     return _Loaded(model, sorted(lacking), sorted(left_over))
+
+
+def _is_computed(model: nn.Module, key: str) -> bool:
+    """Whether a weight is a table of sines, which the library computes and need not save."""
+    return "Sinusoidal" in type(model.get_submodule(key.rpartition(".")[0])).__name__
 
 
 def _some(names: list[str]) -> str:

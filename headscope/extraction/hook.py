@@ -92,7 +92,9 @@ def observed_attention(
     out = []
     for start in range(0, n_rows, block):
         stop = min(start + block, n_rows)
-        first, last = (0, n_keys) if block == n_rows else _seen_keys(mask, start, stop, n_keys)
+        first, last = 0, n_keys
+        if mask is not None and block < n_rows:
+            first, last = mask.span(start, stop).first, mask.span(start, stop).last
         keys = slice(first, last)
         rows = query[:, :, start:stop]
         scores = _scores(rows, key[:, :, keys], scale, mask, (start, stop, keys), terms)
@@ -111,14 +113,6 @@ def observed_attention(
         raise PassDone
     whole = out[0] if len(out) == 1 else torch.cat(out, 2)
     return whole.transpose(1, 2).contiguous(), None
-
-
-def _seen_keys(mask: Mask | None, start: int, stop: int, n_keys: int) -> tuple[int, int]:
-    """The stretch of keys outside of which no query of the block sees any."""
-    if mask is None:
-        return 0, n_keys
-    seen = mask.visible(start, stop).flatten(0, 2).any(0).nonzero()
-    return (int(seen[0]), int(seen[-1]) + 1) if len(seen) else (0, n_keys)
 
 
 def _scores(
@@ -142,7 +136,7 @@ def _scores(
         scores += (bias if bias.shape[2] == 1 else bias[:, :, start:stop])[..., keys]
     if mask is not None:
         # In place: a second map of this size costs more time than the sum itself.
-        mask.add_to(scores, start, stop, keys)
+        mask.add_to(scores, start, stop, keys.start)
     if sink is None:
         return scores
     column = sink.to(scores.dtype).view(1, -1, 1, 1).expand(*scores.shape[:3], 1)

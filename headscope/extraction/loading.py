@@ -13,6 +13,7 @@ from torch import nn
 from transformers import AutoModel, PreTrainedConfig
 
 from headscope.errors import ModelError, unknown
+from headscope.extraction.adapters import adapter_sha256, merged, with_base
 from headscope.extraction.calibration import calibrate
 from headscope.extraction.checkpoint import (
     DEMO,
@@ -26,6 +27,7 @@ from headscope.extraction.checkpoint import (
     weights_sha256,
 )
 from headscope.extraction.encoder import Encoder
+from headscope.extraction.launch import launch
 from headscope.extraction.tokenizer import Vocabulary, read_tokenizer
 from headscope.results import ModelInfo
 
@@ -71,13 +73,15 @@ def load_encoder(
     if attention not in (None, *ATTENTION):
         raise unknown("attention", str(attention), ATTENTION)
     place, kind, notes = placement(device, dtype)
-    checkpoint = locate(name, trust_remote_code=trust_remote_code)
+    checkpoint = with_base(locate(name, trust_remote_code=trust_remote_code))
     with quiet():
         config = read_config(checkpoint)
         _refuse_attention(checkpoint, config, attention)
         vocabulary = read_tokenizer(checkpoint)
-        model = read_weights(checkpoint, config)
+        model = merged(checkpoint, read_weights(checkpoint, config))
     sha256 = weights_sha256(checkpoint, config)
+    if checkpoint.adapter is not None:
+        sha256 = adapter_sha256(checkpoint.adapter, sha256)
     if name == DEMO:
         if sha256 != DEMO_SHA256:
             raise ModelError(
@@ -260,6 +264,9 @@ def placement(device: str, dtype: str) -> tuple[torch.device, torch.dtype, tuple
         raise ModelError(
             f"device '{device}' was asked for, but torch sees {n_devices} CUDA devices; use cpu"
         )
+    if device == "cuda" and launch().size > 1:
+        # Every rank of a machine takes its own GPU, as long as there are enough.
+        place = torch.device("cuda", launch().local_rank % n_devices)
     if device == "cpu" and dtype == "float16":
         return place, torch.float32, ("float16 on a CPU was raised to float32",)
     return place, DTYPES[dtype], ()

@@ -16,6 +16,27 @@ from transformers.masking_utils import (
 )
 
 
+@dataclass(frozen=True)
+class Span:
+    """Which keys a block of queries has to do with.
+
+    Attributes:
+        first, last: outside of these nobody sees a key.
+        mixed: stretch of keys that some of the queries see and others do not.
+        unseen: [B or 1, 1, rows, mixed] True where the query does not see the key; None where it is
+            too large to be kept.
+    """
+
+    first: int
+    last: int
+    mixed: slice
+    unseen: Tensor | None
+
+
+_KEPT = 2**20
+"""Cells of a mask that are kept for the next layer; larger ones are made anew."""
+
+
 @dataclass(eq=False)
 class Mask:
     """Visibility of keys, row by row. Layers of one kind share the object within a pass.
@@ -25,20 +46,44 @@ class Mask:
     """
 
     rows: Callable[[int, int], Tensor]
-    _kept: tuple[int, int, Tensor] | None = field(default=None, repr=False)
+    _last: tuple[int, int, Tensor] | None = field(default=None, repr=False)
+    _spans: dict[tuple[int, int], Span] = field(default_factory=dict, repr=False)
 
     def visible(self, start: int, stop: int) -> Tensor:
         """[B or 1, 1, stop - start, K] True where the query may see the key."""
         # All layers ask for the same rows, one after the other, where one block holds them all.
-        if self._kept is None or self._kept[:2] != (start, stop):
+        if self._last is None or self._last[:2] != (start, stop):
             rows = self.rows(start, stop)
-            self._kept = (start, stop, rows.expand(-1, -1, stop - start, -1))
-        return self._kept[2]
+            self._last = (start, stop, rows.expand(-1, -1, stop - start, -1))
+        return self._last[2]
 
-    def add_to(self, scores: Tensor, start: int, stop: int, keys: slice) -> Tensor:
+    def span(self, start: int, stop: int) -> Span:
+        """The stretch of keys that the queries from start to stop see."""
+        if (start, stop) not in self._spans:
+            self._spans[start, stop] = _span_of(self.visible(start, stop))
+        return self._spans[start, stop]
+
+    def add_to(self, scores: Tensor, start: int, stop: int, first_key: int) -> Tensor:
         """Scores [B, H, rows, keys], changed in place: the lowest number at keys not seen."""
-        unseen = ~self.visible(start, stop)[..., keys]
-        return scores.masked_fill_(unseen, torch.finfo(scores.dtype).min)
+        span = self.span(start, stop)
+        unseen = span.unseen
+        if unseen is None:
+            unseen = ~self.visible(start, stop)[..., span.mixed]
+        mixed = scores[..., span.mixed.start - first_key : span.mixed.stop - first_key]
+        mixed.masked_fill_(unseen, torch.finfo(scores.dtype).min)
+        return scores
+
+
+def _span_of(visible: Tensor) -> Span:
+    cells = visible.flatten(0, 2)
+    seen = cells.any(0).nonzero()
+    # Where nobody sees anything, as in padding alone, all keys are hidden and none can be left out.
+    first, last = (int(seen[0]), int(seen[-1]) + 1) if len(seen) else (0, visible.shape[3])
+    hidden = (~cells[:, first:last].all(0)).nonzero()
+    mixed = slice(first + int(hidden[0]), first + int(hidden[-1]) + 1) if len(hidden) else slice(0)
+    mixed = slice(mixed.start or 0, mixed.stop)
+    small = visible[..., mixed].numel() <= _KEPT
+    return Span(first, last, mixed, ~visible[..., mixed] if small else None)
 
 
 def row_masks(

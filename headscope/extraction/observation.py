@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,7 @@ from headscope.extraction.batches import Batch
 from headscope.extraction.encoder import Encoder
 from headscope.extraction.hook import PassDone, heard_by, inputs
 from headscope.extraction.masks import Mask
-from headscope.extraction.observers import Block, Observer
+from headscope.extraction.observers import Block, Observer, TakesStates
 from headscope.extraction.own_maps import own_blocks
 
 BLOCK_BYTES = 16 * 2**20
@@ -70,6 +71,8 @@ class Observation:
                     for block in own_blocks(self.encoder, batch):
                         probs = checked(self.encoder, block)
                         self.show(replace(block, probs=probs), block.stop)
+                    if self.takers:
+                        self._hand_states(batch, self._forward(batch))
                 else:
                     self._listen(batch)
             for observer in self.observers:
@@ -77,9 +80,24 @@ class Observation:
         finally:
             self._batch = None
 
+    @property
+    def takers(self) -> list[TakesStates]:
+        """Observers that want hidden states; where there are any, a pass runs to its end."""
+        return [o for o in self.observers if isinstance(o, TakesStates) and o.wants_states]
+
+    def _forward(self, batch: Batch) -> Any:
+        more = {"output_hidden_states": True} if self.takers else {}
+        return self.encoder.model(**inputs(self.encoder, batch), **more)
+
+    def _hand_states(self, batch: Batch, output: Any) -> None:
+        for taker in self.takers:
+            taker.take_states(batch.queries, output.hidden_states)
+
     def _listen(self, batch: Batch) -> None:
         with heard_by(self), contextlib.suppress(PassDone):
-            self.encoder.model(**inputs(self.encoder, batch))
+            output = self._forward(batch)
+            with heard_by(None):
+                self._hand_states(batch, output)
         expected = 1 + max(
             number for number, call in enumerate(self.encoder.sites) if call.layer is not None
         )
@@ -104,7 +122,8 @@ class Observation:
         layer = sites[number].layer
         if layer is None:
             return None
-        return Site(self, self._batch, layer, mask, last=layer == self.encoder.n_layers - 1)
+        last = layer == self.encoder.n_layers - 1 and not self.takers
+        return Site(self, self._batch, layer, mask, last)
 
     def show(self, block: Block, n_rows: int, whole: Tensor | None = None) -> None:
         """Hands a block to the observers, and `whole`, once it is there, to those that need it."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, Self
+from typing import Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -91,6 +91,18 @@ class Observer(Protocol):
 
     def __add__(self, other: Self) -> Self:
         """A new observer that has seen what both have seen."""
+
+
+@runtime_checkable
+class TakesStates(Protocol):
+    """An observer that can also be handed the hidden states of a batch, after its attention."""
+
+    @property
+    def wants_states(self) -> bool:
+        """Whether it is; a pass then runs to its end."""
+
+    def take_states(self, batch: Batch, states: Sequence[Tensor]) -> None:
+        """Takes in [B, T, d] of the embeddings, then of every layer's output."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedConfig
 
 from headscope.extraction.batches import Batch
 from headscope.extraction.encoder import Encoder
@@ -57,16 +56,17 @@ def own_blocks(encoder: Encoder, batch: Batch) -> Iterator[Block]:
     queries, keys = batch.queries, batch.keys
     masks: dict[int | None, Mask] = {}
     for layer, probs in enumerate(own_maps(encoder, own_output(encoder, batch))):
-        reach = reach_of(encoder.config, layer)
+        reach = reach_of(encoder, layer)
         mask = masks.setdefault(reach, band(encoder.causal, reach, keys.valid))
         if probs is not None:
             yield Block(layer, 0, probs.float(), queries, keys, mask)
 
 
-def reach_of(config: PreTrainedConfig, layer: int) -> int | None:
+def reach_of(encoder: Encoder, layer: int) -> int | None:
     """How many tokens away a key may be, in the layers of families that attend locally."""
+    config = encoder.config
     windows = getattr(config, "attention_window", None)
-    if windows is not None:
+    if windows is not None and encoder.info.attention == "encoder":
         return int((windows if isinstance(windows, int) else windows[layer]) // 2)
     kinds = getattr(config, "attention_layers", None)
     if kinds is not None and kinds[layer] == "local":

@@ -90,8 +90,14 @@ class Kept:
     def _masses(self) -> Tensor:
         """[B, H, rows, N] attention to each set of tokens, the first token left out."""
         first, n_keys = self.block.first_key, self.block.probs.shape[3]
-        sets = self.keys.columns[1][:, first : first + n_keys].to(self._probs.dtype)
-        return (self._probs @ sets.unsqueeze(1)).double()
+        sets = self.keys.columns[1][:, first : first + n_keys]
+        return self._weighted(sets.transpose(1, 2).unsqueeze(1)).double()
+
+    def _weighted(self, weights: Tensor) -> Tensor:
+        """[B, H, rows, n] sums over the keys under weights [B or 1, 1, n, K]."""
+        # The few weights stand first: as columns on the right, this product takes twice as long.
+        product = weights.to(self._probs.dtype) @ self._probs.transpose(2, 3)
+        return product.transpose(2, 3)
 
     @property
     def total(self) -> PerRow:
@@ -114,9 +120,28 @@ class Kept:
     @cached_property
     def rest_distance(self) -> PerRow:
         """The same without j = 0: a difference would be lost in rounding where j = 0 has most."""
+        if self.block.probs.shape[3] > EXACT_KEYS:
+            return self._rest_distance_by_parts()
         apart = (self._key_numbers - self._row_numbers.unsqueeze(1)).abs().to(self._probs.dtype)
         apart[:, self._key_numbers == 0] = 0
         return (self._probs * apart).sum(-1).double()
+
+    def _rest_distance_by_parts(self) -> PerRow:
+        """Keys before and after the block's own places by their distance from its start.
+
+        Row i is i - start further from the ones, and nearer to the others: two products do for all
+        rows, and only the part around the diagonal is weighed cell by cell.
+        """
+        start, stop, keys = self.block.start, self.block.stop, self._key_numbers
+        before, after = (keys < start) & (keys > 0), keys >= stop
+        far = keys - start
+        weights = torch.stack([before, before * -far, after, after * far]).view(1, 1, 4, -1)
+        parts = self._weighted(weights).double().unbind(3)
+        further = (self._row_numbers - start).double()
+        sums = parts[1] + further * parts[0] + parts[3] - further * parts[2]
+        near = (keys >= start) & (keys < stop) & (keys > 0)
+        apart = (keys[near] - self._row_numbers.unsqueeze(1)).abs()
+        return sums + (self._probs[..., near] * apart).sum(-1).double()
 
     @property
     def n_visible(self) -> Tensor:
@@ -258,9 +283,13 @@ def _entropy_by_scores(probs: Probs, scores: Tensor, total: PerRow) -> PerRow:
     ln p is the score minus that of the strongest key, plus the logarithm of the strongest key's p.
     """
     # Softmax is taken of half-precision scores in float32, and so are its logarithms.
-    below = scores.to(probs.dtype) - scores.amax(-1, keepdim=True)
-    strongest = probs.amax(-1).double().clamp(min=torch.finfo(probs.dtype).tiny)
-    exact = torch.float64 if probs.shape[3] <= EXACT_KEYS else probs.dtype
-    found = -below.mul_(probs).sum(-1, dtype=exact).double() - strongest.log() * total
+    scores = scores.to(probs.dtype)
+    best, strongest = scores.amax(-1), probs.amax(-1).double()
+    logs = strongest.clamp(min=torch.finfo(probs.dtype).tiny).log() * total
+    if probs.shape[3] <= EXACT_KEYS:
+        below = (scores - best.unsqueeze(-1)).mul_(probs).sum(-1, dtype=torch.float64)
+    else:
+        # One product a row, without a second map.
+        below = torch.einsum("bhrk,bhrk->bhr", probs, scores).double() - best.double() * total
     # An emptied row of padding, whose scores may be NaN, has none.
-    return torch.where(total > 0, found.clamp(min=0), 0.0)
+    return torch.where(total > 0, (-below - logs).clamp(min=0), 0.0)

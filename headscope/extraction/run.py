@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
+from typing import Any
 
 from headscope import __version__
 from headscope.datasets import Corpus
-from headscope.extraction.batches import BATCH_TOKENS, Tally, batches
-from headscope.extraction.calibration import observe
+from headscope.extraction.batches import BATCH_TOKENS, Batch, Tally, Target, batches
+from headscope.extraction.calibration import calibrate, observe
 from headscope.extraction.encoder import Encoder
-from headscope.extraction.observation import MAX_MAP_TOKENS
-from headscope.extraction.observers import Observer
+from headscope.extraction.observation import MAX_MAP_TOKENS, Observation
+from headscope.extraction.observers import Observer, Resampling
+from headscope.extraction.ranks import Ranks, ranks
+from headscope.extraction.record.replay import Replay
 from headscope.results import DataInfo
 
 Progress = Callable[[int, int], None]
@@ -36,10 +40,12 @@ class Pass:
     Attributes:
         data: for the result's header.
         warnings: what the reader of the result must know.
+        record: about the record that the attention came from; None where the model was run.
     """
 
     data: DataInfo
     warnings: tuple[str, ...]
+    record: Mapping[str, Any] | None = None
 
 
 def run(
@@ -49,39 +55,87 @@ def run(
     *,
     batch_tokens: int = BATCH_TOKENS,
     max_map_tokens: int = MAX_MAP_TOKENS,
+    target: Target = "column",
     progress: Progress | None = None,
+    done: Callable[[Batch], bool] | None = None,
 ) -> Pass:
     """One pass over the corpus; the observers have seen all of it when this returns.
 
+    Under `torchrun` or `accelerate launch` every rank calls this with observers that are empty. It
+    takes its share of the batches, and at the end all ranks hold the sums of all.
+
     Args:
         encoder: whose attention is observed.
-        corpus: is read once.
+        corpus: is read once; of a record, its attention is shown and the model is not run.
         observers: are handed the attention of every batch.
         batch_tokens: tokens in a batch, padding included.
         max_map_tokens: longest sequence whose whole maps are handed out; where an observer wants
             them, longer ones are left out, for all observers alike.
-        progress: is told of every batch.
+        target: what a decoder beside an encoder reads: the data's `column`, or a `copy`.
+        progress: is told of every batch, on each rank of those that it takes.
+        done: whether a batch was seen in an earlier run, and is passed over.
 
     Raises:
         InputError, ParseError: from reading the corpus.
         ModelError: the model cannot be observed.
+        HeadscopeError: ranks that do not share one task, or of which one failed.
     """
+    if encoder.route is None:
+        calibrate(encoder)
     tally = Tally()
-    wants_maps = encoder.route == "maps" or any(observer.needs == "maps" for observer in observers)
+    replay = Replay(encoder, corpus.record, observers) if corpus.record is not None else None
+    longest = _longest_map(encoder, observers, max_map_tokens)
+    met = ranks()
     stream = batches(
         encoder,
         corpus.read(),
         tally=tally,
         batch_tokens=batch_tokens,
-        max_map_tokens=max_map_tokens if wants_maps else None,
+        max_map_tokens=replay.max_map_tokens if replay else longest,
+        target=target,
+        takes=met.dealt() if met else None,
     )
-    with observe(encoder, observers, max_map_tokens=max_map_tokens) as observation:
+    own = {"batch_tokens": batch_tokens, "max_map_tokens": max_map_tokens, "target": target}
+    with (
+        _together(met, encoder, corpus, observers, own),
+        _source(replay, encoder, observers, max_map_tokens) as source,
+    ):
         for batch in stream:
-            observation.forward(batch)
+            if done is None or not done(batch):
+                source.forward(batch)
             if progress is not None:
                 progress(len(batch), int(batch.n_tokens.sum()))
-    skipped = {**tally.skipped, "broken": len(corpus.skipped)}
-    data = DataInfo(
+            if met is not None:
+                met.look()
+    return pass_of(encoder, corpus, tally, replay.facts if replay else None)
+
+
+def _longest_map(
+    encoder: Encoder, observers: Sequence[Observer], max_map_tokens: int
+) -> int | None:
+    """Length above which sentences are left out; None where nobody wants whole maps."""
+    wanted = encoder.route == "maps" or any(observer.needs == "maps" for observer in observers)
+    return max_map_tokens if wanted else None
+
+
+def _source(
+    replay: Replay | None, encoder: Encoder, observers: Sequence[Observer], max_map_tokens: int
+) -> AbstractContextManager[Replay | Observation]:
+    """Where the attention comes from: the record, or the model."""
+    if replay is not None:
+        return nullcontext(replay)
+    return observe(encoder, observers, max_map_tokens=max_map_tokens)
+
+
+def pass_of(
+    encoder: Encoder, corpus: Corpus, tally: Tally, record: Mapping[str, Any] | None = None
+) -> Pass:
+    """What a pass went through, from what its batches counted."""
+    return Pass(_data(corpus, tally), tuple(_warnings(encoder, corpus, tally)), record)
+
+
+def _data(corpus: Corpus, tally: Tally) -> DataInfo:
+    return DataInfo(
         name=corpus.name,
         sha256=corpus.sha256,
         format=corpus.format,
@@ -90,12 +144,53 @@ def run(
         n_sentences=tally.n_sentences,
         n_words=tally.n_words,
         n_tokens=tally.n_tokens,
-        skipped=skipped,
+        skipped={**tally.skipped, "broken": len(corpus.skipped)},
         unk_rate=tally.unk_rate,
         annotation=corpus.annotation,
         note=corpus.note,
     )
-    return Pass(data, tuple(_warnings(encoder, corpus, tally)))
+
+
+@contextmanager
+def _together(
+    met: Ranks | None,
+    encoder: Encoder,
+    corpus: Corpus,
+    observers: Sequence[Observer],
+    settings: Mapping[str, object],
+) -> Iterator[None]:
+    """A pass of all ranks, whose observers are added up at its end; of one process, nothing."""
+    if met is None:
+        yield
+        return
+    with met.one_pass({**_facts(encoder, corpus, observers), **settings}):
+        met.check(encoder, observers)
+        yield
+        met.add_up(encoder, observers)
+
+
+def _facts(encoder: Encoder, corpus: Corpus, observers: Sequence[Observer]) -> dict[str, object]:
+    """What ranks must share, so that their sums are those of one process."""
+    info = encoder.info
+    facts: dict[str, object] = {
+        **{f"{name} version": number for name, number in versions().items() if name != "python"},
+        "data of sha256": corpus.sha256[:12],
+        "data format": corpus.format,
+        "cut of the data": corpus.note or "none",
+        "weights of sha256": info.weights_sha256[:12],
+        "heads": f"{info.n_layers} x {info.n_heads}",
+        "attention": info.attention,
+        "dtype": info.dtype,
+        "device": encoder.device.type,
+        "max_length": encoder.max_length,
+    }
+    for observer in observers:
+        for name, value in vars(observer).items():
+            if isinstance(value, Resampling):
+                facts["seed"] = value.seed
+            elif isinstance(value, str | int | float):
+                facts[f"{name} of {type(observer).__name__}"] = value
+    return facts
 
 
 def _warnings(encoder: Encoder, corpus: Corpus, tally: Tally) -> Iterator[str]:

@@ -29,13 +29,15 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Pieces:
-    """One sentence as the model sees it.
+    """One sentence, or pair of texts, as the model sees it.
 
     Attributes:
         ids, type_ids: [T] token ids and segment ids.
         special: [T] True where the tokenizer's template put a special token. Text that merely
             looks like one, such as a word "[SEP]", is not special.
         word_of: [T] 0-based word of each piece, `NO_WORD` for special tokens; never falls.
+        segment_of: [T] 0 for pieces of the first text, 1 of the second, `NO_WORD` for special
+            tokens; the model may be given other segment ids, or none.
         n_words: number of words, those without a piece included.
         special_names: text of the special tokens, in order.
     """
@@ -44,6 +46,7 @@ class Pieces:
     type_ids: Ints
     special: npt.NDArray[np.bool_]
     word_of: Ints
+    segment_of: Ints
     n_words: int
     special_names: tuple[str, ...] = ()
 
@@ -70,35 +73,64 @@ class Aligner:
         self.tokenizer = tokenizer
         self.by_offsets = not _splits_words_alike(tokenizer)
 
-    def align(self, sentences: Sequence[Sequence[str]]) -> list[Pieces | None]:
-        """Pieces of each sentence; None where no alignment passes its self-checks."""
+    def align(
+        self, sentences: Sequence[Sequence[str]], n_first: Sequence[int | None] | None = None
+    ) -> list[Pieces | None]:
+        """Pieces of each sentence; None where no alignment passes its self-checks.
+
+        Args:
+            sentences: their words.
+            n_first: for each, how many of the words are the first text of a pair, which is encoded
+                as a pair; None for a single text, and where there are single texts only.
+        """
+        texts = [
+            _texts(words, n)
+            for words, n in zip(sentences, n_first or [None] * len(sentences), strict=True)
+        ]
         if self.by_offsets:
-            return [self._from_offsets(words) for words in sentences]
+            return [self._from_offsets(parts) for parts in texts]
         encodings = self.tokenizer.encode_batch(
-            [list(words) for words in sentences], is_pretokenized=True
+            [parts[0] if len(parts) == 1 else tuple(parts) for parts in texts],
+            is_pretokenized=True,
         )
         return [
-            self._from_word_ids(words, encoding) or self._from_offsets(words)
-            for words, encoding in zip(sentences, encodings, strict=True)
+            self._from_word_ids(parts, encoding) or self._from_offsets(parts)
+            for parts, encoding in zip(texts, encodings, strict=True)
         ]
 
-    def _from_word_ids(self, words: Sequence[str], encoding: Encoding) -> Pieces | None:
+    def _from_word_ids(self, texts: Sequence[list[str]], encoding: Encoding) -> Pieces | None:
         word_of = [NO_WORD if word is None else word for word in encoding.word_ids]
-        return self._checked(words, encoding, np.array(word_of, dtype=np.int64))
+        segment_of = _segments(texts, encoding)
+        # The words of a second text are numbered anew.
+        shifted = np.array(word_of, dtype=np.int64) + (segment_of == 1) * len(texts[0])
+        return self._checked(texts, encoding, shifted, segment_of)
 
-    def _from_offsets(self, words: Sequence[str]) -> Pieces | None:
+    def _from_offsets(self, texts: Sequence[list[str]]) -> Pieces | None:
+        first, *second = (" ".join(words) for words in texts)
+        encoding = self.tokenizer.encode(first, second[0] if second else None)
+        segment_of = _segments(texts, encoding)
+        word_of = np.full(len(segment_of), NO_WORD, dtype=np.int64)
+        # Each look at a field of an encoding copies all of it.
+        offsets = encoding.offsets
+        n_before = 0
+        for segment, words in enumerate(texts):
+            at = np.flatnonzero(segment_of == segment)
+            words_at = self._words_at([offsets[index] for index in at], words)
+            if words_at is None:
+                return None
+            word_of[at] = words_at + n_before
+            n_before += len(words)
+        return self._checked(texts, encoding, word_of, segment_of)
+
+    def _words_at(self, spans: Sequence[tuple[int, int]], words: Sequence[str]) -> Ints | None:
+        """The word of each piece of one text, by the characters that it covers."""
         text = " ".join(words)
-        encoding = self.tokenizer.encode(text)
         lengths = np.array([len(word) for word in words], dtype=np.int64)
         starts = np.cumsum(lengths + 1) - lengths - 1
-        word_of = np.full(len(encoding.ids), NO_WORD, dtype=np.int64)
+        word_of = np.empty(len(spans), dtype=np.int64)
         covered = np.zeros(len(text), dtype=bool)
         spaces = set((starts - 1).tolist())
-        # Each look at a field of an encoding copies all of it.
-        spans = zip(encoding.offsets, encoding.special_tokens_mask, strict=True)
-        for index, ((start, end), special) in enumerate(spans):
-            if special:
-                continue
+        for index, (start, end) in enumerate(spans):
             # A piece begins with the space before its word, or is that space alone: the word is
             # the one that holds the first character that is not the joining space.
             while start < end and start in spaces:
@@ -107,9 +139,7 @@ class Aligner:
             if max(end, start) > starts[word_of[index]] + lengths[word_of[index]]:
                 return None
             covered[start:end] = True
-        if not self._nothing_lost(text, starts, lengths, covered):
-            return None
-        return self._checked(words, encoding, word_of)
+        return word_of if self._nothing_lost(text, starts, lengths, covered) else None
 
     def _nothing_lost(
         self, text: str, starts: Ints, lengths: Ints, covered: npt.NDArray[np.bool_]
@@ -124,17 +154,23 @@ class Aligner:
                 return False
         return True
 
-    def _checked(self, words: Sequence[str], encoding: Encoding, word_of: Ints) -> Pieces | None:
-        special = np.array(encoding.special_tokens_mask, dtype=bool)
+    def _checked(
+        self, texts: Sequence[list[str]], encoding: Encoding, word_of: Ints, segment_of: Ints
+    ) -> Pieces | None:
+        special = segment_of == NO_WORD
+        words = [word for part in texts for word in part]
         of_words = word_of[~special]
         word_of[special] = NO_WORD
         if (of_words < 0).any() or (of_words >= len(words)).any() or (np.diff(of_words) < 0).any():
+            return None
+        if ((of_words >= len(texts[0])) != (segment_of[~special] == 1)).any():
             return None
         pieces = Pieces(
             ids=np.array(encoding.ids, dtype=np.int64),
             type_ids=np.array(encoding.type_ids, dtype=np.int64),
             special=special,
             word_of=word_of,
+            segment_of=segment_of,
             n_words=len(words),
             special_names=tuple(encoding.tokens[i] for i in np.flatnonzero(special)),
         )
@@ -147,6 +183,20 @@ class Aligner:
     def _has_pieces(self, word: str) -> bool:
         encoding = self.tokenizer.encode([word], is_pretokenized=True, add_special_tokens=False)
         return bool(encoding.ids)
+
+
+def _texts(words: Sequence[str], n_first: int | None) -> list[list[str]]:
+    return [list(words)] if n_first is None else [list(words[:n_first]), list(words[n_first:])]
+
+
+def _segments(texts: Sequence[list[str]], encoding: Encoding) -> Ints:
+    """[T] which text each piece is of, `NO_WORD` for the special tokens of the template."""
+    special = np.array(encoding.special_tokens_mask, dtype=bool)
+    segment_of = np.where(special, NO_WORD, 0)
+    if len(texts) > 1:
+        second = np.array([sequence == 1 for sequence in encoding.sequence_ids])
+        segment_of[second & ~special] = 1
+    return segment_of
 
 
 def _composed(word: str, bare: npt.NDArray[np.bool_], index: int) -> bool:

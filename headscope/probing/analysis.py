@@ -11,7 +11,7 @@ import numpy as np
 
 from headscope.datasets import Corpus, Sentence, open_corpus
 from headscope.errors import HeadscopeError, unknown
-from headscope.extraction.batches import BATCH_TOKENS
+from headscope.extraction.batches import BATCH_TOKENS, Target
 from headscope.extraction.encoder import Encoder
 from headscope.extraction.loading import load_encoder, untrained
 from headscope.extraction.observers import N_BOOTSTRAP, N_SPLITS, Observer, Resampling
@@ -25,6 +25,7 @@ from headscope.results import DependencyResult, Example, Provenance, SurfaceResu
 KINDS = ("surface", "dependency")
 CONTROLS = ("random-weights", "shuffled-words")
 ROWS = ("mean", "first")
+TARGETS = ("column", "copy")
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Settings:
             random weights, or the same words in random order.
         n_examples: sentences kept whole for looking at.
         batch_tokens: tokens in a batch, padding included.
+        target: `column` or `copy`: what a decoder beside an encoder reads, the target in the data
+            or the sentence itself; of no matter to other models.
     """
 
     rows: Rows = "mean"
@@ -47,11 +50,14 @@ class Settings:
     control: str | None = None
     n_examples: int = 0
     batch_tokens: int = BATCH_TOKENS
+    target: Target = "column"
 
     def __post_init__(self) -> None:
         """Refuses names that do not exist and numbers that make no sense."""
         if self.rows not in ROWS:
             raise unknown("rows", self.rows, ROWS)
+        if self.target not in TARGETS:
+            raise unknown("target", self.target, TARGETS)
         if self.control is not None and self.control not in CONTROLS:
             raise unknown("control", self.control, CONTROLS)
         if self.batch_tokens < 1:
@@ -83,7 +89,7 @@ def analyse(
 
     Args:
         model: hub id, folder, `demo`, or an encoder that is loaded already.
-        data: file, `demo`, or a corpus that is opened already.
+        data: file, record, `demo`, or a corpus that is opened already.
         kinds: which of `KINDS`.
         settings: see `Settings`.
         progress: is told of every batch.
@@ -168,7 +174,14 @@ def _once(
         else None
     )
     observers: list[Observer] = [o for o in (of_surface, of_arcs, of_examples) if o is not None]
-    seen = run(encoder, corpus, observers, batch_tokens=settings.batch_tokens, progress=progress)
+    seen = run(
+        encoder,
+        corpus,
+        observers,
+        batch_tokens=settings.batch_tokens,
+        target=settings.target,
+        progress=progress,
+    )
     return Analysis(
         surface=of_surface and _surface_result(encoder, seen, settings, of_surface),
         dependency=of_arcs and _dependency_result(encoder, seen, settings, of_arcs),
@@ -194,7 +207,7 @@ def _dependency_result(
             *warnings,
             "there is no arc to score: every sentence has one word, or was left out",
         )
-    seen = Pass(replace(seen.data, skipped=skipped), warnings)
+    seen = replace(seen, data=replace(seen.data, skipped=skipped), warnings=warnings)
     return DependencyResult(_provenance(encoder, seen, settings), None, relations, overall)
 
 
@@ -207,9 +220,11 @@ def _provenance(encoder: Encoder, seen: Pass, settings: Settings) -> Provenance:
             "coarse": settings.coarse,
             "control": settings.control,
             "batch_tokens": settings.batch_tokens,
+            "target": settings.target if encoder.has_target else None,
             "n_bootstrap": N_BOOTSTRAP,
             "n_splits": N_SPLITS,
             "max_length": encoder.max_length,
+            "record": seen.record,
         },
         seed=settings.seed,
         versions=versions(),
@@ -218,18 +233,26 @@ def _provenance(encoder: Encoder, seen: Pass, settings: Settings) -> Provenance:
 
 
 def _control(encoder: Encoder, corpus: Corpus, settings: Settings) -> tuple[Encoder, Corpus]:
+    # Of a control no attention is recorded.
+    corpus = replace(corpus, record=None)
     if settings.control == "shuffled-words":
         return encoder, shuffled(corpus, settings.seed)
     return untrained(encoder, settings.seed), corpus
 
 
 def shuffled(corpus: Corpus, seed: int) -> Corpus:
-    """The same corpus with the words of every sentence in random order, trees kept on the words."""
+    """The same corpus with the words of every text in random order, trees kept on the words.
+
+    The words of a pair stay in their text. A target stays as it is.
+    """
 
     def read() -> Iterator[Sentence]:
         for sentence in corpus.read():
             draw = np.random.default_rng([seed, sentence.ordinal])
-            yield reordered(sentence, draw.permutation(len(sentence.words)).tolist())
+            n_words = len(sentence.words)
+            n_first = n_words if sentence.n_first is None else sentence.n_first
+            first, second = draw.permutation(n_first), draw.permutation(n_words - n_first)
+            yield reordered(sentence, [*first.tolist(), *(second + n_first).tolist()])
 
     return replace(corpus, read=read)
 

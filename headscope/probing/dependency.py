@@ -50,6 +50,8 @@ class Dependency:
     """
 
     needs: Literal["maps"] = "maps"
+    only_words: Literal[True] = True
+    """Attention between words is all it looks at, so that a record of that will do."""
 
     def __init__(
         self,

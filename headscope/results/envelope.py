@@ -20,7 +20,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """Which model was observed; `attention` is `encoder` or `decoder`."""
+    """Which model was observed; `attention` is `encoder`, `decoder` or `cross`."""
 
     name: str
     revision: str | None

@@ -7,11 +7,14 @@ import pytest
 from headscope.cli import Options
 from headscope.commands import session
 from headscope.errors import HeadscopeError
+from headscope.extraction.launch import Launch
 
 
 def test_settings_come_from_the_options():
-    settings = session.settings_of(Options(seed=3, control="shuffled-words", batch_tokens=64))
+    given = Options(seed=3, control="shuffled-words", batch_tokens=64, target="copy")
+    settings = session.settings_of(given)
     assert (settings.seed, settings.control, settings.batch_tokens) == (3, "shuffled-words", 64)
+    assert settings.target == "copy"
 
 
 def test_outputs_are_checked_before_anything_runs(tmp_path):
@@ -31,8 +34,21 @@ def test_quiet_notes_say_nothing(capsys):
 @pytest.mark.parametrize("terminal", [True, False])
 def test_progress_is_for_terminals(monkeypatch, terminal):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
-    with session._progress(10, Options()) as progress:
+    with session.progress(10, Options()) as progress:
         assert (progress is not None) is terminal
         if progress is not None:
             progress(4, 100)
             progress(6, 100)
+
+
+def test_ranks_but_the_first_print_and_write_nothing(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(session, "launch", lambda: Launch(1, 2))
+    path = tmp_path / "no" / "x.html"
+    session.check_outputs([path])
+    session.only_html(path)
+    session.deliver(None, [path], Options())
+    session.deliver(None, None, Options())
+    session.write_page(None, path, Options())
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("", "")
+    assert list(tmp_path.iterdir()) == []

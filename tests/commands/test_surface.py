@@ -4,9 +4,14 @@ import json
 
 import jsonschema
 import pandas as pd
+import pytest
+from transformers import BartConfig, BartModel
 
 from headscope.extraction.measures import MEASURES
 from headscope.results.schema import schema
+from tests.extraction.toys import byte_level, random_model, save
+
+PAIRS = "text\ttext_pair\ttarget\nThe dog ran.\tA cat.\tA dog ran off.\nIt sat.\tIt ate.\tHe.\n"
 
 
 def test_prints_every_measure_with_its_uniform_baseline(headscope, ewt):
@@ -35,3 +40,69 @@ def test_control_is_a_column(headscope, ewt):
 def test_seed_is_kept(headscope, ewt, tmp_path):
     headscope("surface", "demo", ewt, "--limit", 5, "--seed", 7, "-o", "s.json")
     assert json.loads((tmp_path / "s.json").read_text())["seed"] == 7
+
+
+@pytest.fixture(scope="module")
+def bart(tmp_path_factory):
+    """A folder with an encoder-decoder of 3 + 2 layers and 2 heads."""
+    tokenizer = byte_level("\u0120dog")
+    config = BartConfig(
+        d_model=8, encoder_layers=3, decoder_layers=2, encoder_attention_heads=2,
+        decoder_attention_heads=2, encoder_ffn_dim=12, decoder_ffn_dim=12,
+        max_position_embeddings=60, vocab_size=tokenizer.get_vocab_size(), pad_token_id=1,
+        bos_token_id=0, eos_token_id=2, decoder_start_token_id=2,
+    )  # fmt: skip
+    names = {"bos": "<s>", "cls": "<s>", "eos": "</s>", "sep": "</s>", "pad": "<pad>"}
+    folder = tmp_path_factory.mktemp("bart")
+    tokens = {f"{name}_token": text for name, text in names.items()}
+    return save(folder, random_model(config, BartModel), tokenizer, **tokens)
+
+
+def document_of(ran, path):
+    assert ran.code == 0, ran.err
+    document = json.loads(path.read_text(encoding="utf-8"))
+    jsonschema.validate(document, schema("surface"))
+    return document
+
+
+def test_pairs_are_data(headscope, tmp_path):
+    (tmp_path / "x.tsv").write_text(PAIRS)
+    document = document_of(
+        headscope("surface", "demo", "x.tsv", "-o", "s.json"), tmp_path / "s.json"
+    )
+    data = document["data"]
+    assert (data["format"], data["unit"], data["annotation"]) == ("pairs", "sentence", "parsed")
+    # [CLS] the dog ran . [SEP] a cat . [SEP] and [CLS] it sat . [SEP] it ate . [SEP]
+    assert (data["n_sentences"], data["n_words"], data["n_tokens"]) == (2, 13, 19)
+    assert document["settings"]["target"] is None
+    for layer in document["values"]["separator"]:
+        assert all(0 < share < 1 for share in layer)
+
+
+def test_columns_of_another_name_are_named(headscope, tmp_path):
+    (tmp_path / "x.tsv").write_text(PAIRS.replace("text", "sentence"))
+    ran = headscope("surface", "demo", "x.tsv")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "x.tsv:1: found no column 'text' among 'sentence', 'sentence_pair', 'targe" in ran.err
+    names = "text=sentence,text_pair=sentence_pair"
+    ran = headscope("surface", "demo", "x.tsv", "--columns", names)
+    assert "on x.tsv: 2 sentences, 13 words" in ran.out
+
+
+def test_a_decoder_reads_the_target_of_the_data_or_a_copy(headscope, tmp_path, bart):
+    (tmp_path / "x.tsv").write_text(PAIRS)
+    found = {}
+    for target in ("column", "copy"):
+        options = ("--attention", "decoder", "--target", target, "-o", "s.json")
+        ran = headscope("surface", bart, "x.tsv", *options)
+        found[target] = document_of(ran, tmp_path / "s.json")
+        assert found[target]["settings"]["target"] == target
+        assert found[target]["model"]["attention"] == "decoder"
+        assert len(found[target]["values"]["first"]) == 2
+    assert found["column"]["data"]["n_words"] == 7
+    assert found["copy"]["data"]["n_words"] == 13
+    ran = headscope("surface", bart, "demo", "--attention", "decoder")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "(line 1): found no target" in ran.err
+    ran = headscope("surface", bart, "x.tsv", "--attention", "encoder", "-o", "s.json")
+    assert len(document_of(ran, tmp_path / "s.json")["values"]["first"]) == 3

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from headscope.datasets import files
-from headscope.errors import InputError
+from headscope.errors import HeadscopeError, InputError
 
 
 def write(tmp_path, content, name="x.txt"):
@@ -120,3 +120,29 @@ def test_unreadable(tmp_path, monkeypatch):
     monkeypatch.setattr(type(path), "iterdir", refuse)
     with pytest.raises(InputError, match="check the path"):
         files.check_file(tmp_path / "y.txt")
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "f"
+    with files.whole_file(path) as file:
+        file.write(b"one")
+        assert not path.exists()
+        assert [entry.match(files.UNFINISHED) for entry in tmp_path.iterdir()] == [True]
+    assert path.read_bytes() == b"one"
+
+    def fail():
+        with files.whole_file(path) as file:
+            file.write(b"two")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert (path.read_bytes(), list(tmp_path.iterdir())) == (b"one", [path])
+
+
+def test_a_file_that_cannot_be_written_is_one_line(tmp_path):
+    with (
+        pytest.raises(HeadscopeError, match="cannot write .*no/f: No such file or directory"),
+        files.whole_file(tmp_path / "no" / "f"),
+    ):
+        pass

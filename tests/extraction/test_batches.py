@@ -258,3 +258,17 @@ def test_collate_pads_to_the_longest_whatever_the_order():
     assert batch.n_tokens.tolist() == [3, 6, 4]
     assert batch.input_ids[0].tolist()[3:] == [7, 7, 7]
     assert batch.input_ids.device == encoder.device
+
+
+def test_batches_that_another_rank_takes_are_not_made_but_counted():
+    shapes, tally = [], Tally()
+
+    def takes(n_sentences, length):
+        shapes.append((n_sentences, length))
+        return len(shapes) % 2 == 0
+
+    toy = encoder_of(LETTERS)
+    found = batches(toy, lengths(1, 1, 4, 1, 2), tally=tally, batch_tokens=6, takes=takes)
+    assert ordinals(found) == [[4], [3]]
+    assert shapes == [(1, 6), (1, 4), (2, 3), (1, 3)]
+    assert (tally.n_sentences, tally.n_tokens) == (5, 6 + 4 + 3 * 3)

@@ -10,7 +10,7 @@ from transformers.utils import logging as transformers_logging
 from headscope.errors import ModelError
 from headscope.extraction import checkpoint as module
 from headscope.extraction.checkpoint import (
-    FAMILIES,
+    REFUSED,
     locate,
     quiet,
     read_config,
@@ -135,13 +135,14 @@ class TestConfig:
     def test_the_family_is_read(self, saved):
         assert read_config(locate(saved)).model_type == "bert"
 
-    def test_another_family_is_named(self, folder):
-        (folder / "config.json").write_text('{"model_type": "mpnet"}', encoding="utf-8")
-        refused(folder, f"family 'mpnet' cannot be observed yet; .*: {', '.join(FAMILIES)}$")
+    @pytest.mark.parametrize("family", REFUSED)
+    def test_a_family_without_probabilities_is_refused_with_the_reason(self, folder, family):
+        (folder / "config.json").write_text(f'{{"model_type": "{family}"}}', encoding="utf-8")
+        refused(folder, f"family '{family}' cannot be observed: {REFUSED[family]}$")
 
     def test_a_family_unknown_to_the_library_is_named(self, folder):
         edit_json(folder / "config.json", model_type="later-than-us")
-        refused(folder, "models of family 'later-than-us' cannot be observed yet; those that can")
+        refused(folder, "transformers .* does not know models of family 'later-than-us'; a newer")
 
     @pytest.mark.parametrize("text", ["", "{", "{}", "[]", "\0"])
     def test_a_broken_config(self, folder, text):
@@ -175,10 +176,6 @@ class TestConfig:
     def test_absolute_positions_named_by_older_versions(self, folder, model):
         edit_json(folder / "config.json", position_embedding_type="absolute")
         assert_same(weights(folder), model)
-
-    def test_a_peft_adapter(self, folder):
-        edit_json(folder / "adapter_config.json", peft_type="LORA", base_model_name_or_path="x")
-        refused(folder, r"found a PEFT adapter .*merge it first: .*merge_and_unload\(\)")
 
     def test_a_model_that_is_not_in_the_cache_while_offline(self):
         with pytest.raises(

@@ -212,7 +212,7 @@ def test_c038_two_texts_in_one_input_are_not_taken_for_one_sentence():
         special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
     )
     pair = tokenizer.encode(["the", "."], ["cat", "."], is_pretokenized=True)
-    assert Aligner(tokenizer)._from_word_ids(["the", ".", "cat", "."], pair) is None
+    assert Aligner(tokenizer)._from_word_ids([["the", ".", "cat", "."]], pair) is None
 
 
 @EVERY_KIND

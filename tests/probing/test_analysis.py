@@ -136,6 +136,32 @@ def test_shuffling_keeps_the_tree_on_its_words(small):
         assert before.unit == after.unit
 
 
+def test_words_of_a_pair_are_shuffled_within_their_text_and_its_target_stays(tmp_path):
+    path = tmp_path / "x.tsv"
+    rows = [f"a{i} b c d. e f g\th i{i} j. k l m\tn o p q\t{i}\n" for i in range(20)]
+    path.write_text("text\ttext_pair\ttarget\tlabel\n" + "".join(rows))
+    corpus = open_corpus(path)
+    plain, mixed = list(corpus.read()), list(shuffled(corpus, 0).read())
+    for before, after in zip(plain, mixed, strict=True):
+        n = before.n_first
+        assert (after.n_first, after.label, after.target) == (n, before.label, before.target)
+        assert sorted(after.words[:n]) == sorted(before.words[:n])
+        assert sorted(after.words[n:]) == sorted(before.words[n:])
+        heads = [
+            sorted(
+                (s.words[i], s.words[head - 1] if head else "") for i, head in enumerate(s.heads)
+            )
+            for s in (before, after)
+        ]
+        assert heads[0] == heads[1]
+    assert all(
+        b.words[: b.n_first] != a.words[: a.n_first] for b, a in zip(plain, mixed, strict=True)
+    )
+    assert all(
+        b.words[b.n_first :] != a.words[a.n_first :] for b, a in zip(plain, mixed, strict=True)
+    )
+
+
 def test_nothing_to_score_is_told_not_refused(encoder, hostile):
     result = analyse(encoder, open_corpus(hostile / "one-word.conllu"), ("dependency",)).dependency
     document = json.loads(result.to_json())
@@ -159,6 +185,7 @@ def test_progress_hears_of_every_sentence_of_both_passes(encoder, small):
     [
         ({"rows": "men"}, "unknown rows 'men'; did you mean 'mean'"),
         ({"control": "random"}, "unknown control 'random'"),
+        ({"target": "colum"}, "unknown target 'colum'; did you mean 'column'"),
         ({"batch_tokens": 0}, "batch_tokens is 0; expected at least 1"),
         ({"seed": -1}, "seed is -1; expected 0 or more"),
         ({"seed": 2**64}, "below 2..63"),

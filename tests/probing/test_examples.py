@@ -96,7 +96,7 @@ def test_equals_the_reference_word_maps(encoder, ewt):
 def pieces(special, word_of):
     ids = np.arange(len(special))
     n_words = max(word_of) + 2  # the last word has no piece
-    return Pieces(ids, ids, np.array(special, dtype=bool), np.array(word_of), n_words)
+    return Pieces(ids, ids, np.array(special, dtype=bool), np.array(word_of), 0 * ids, n_words)
 
 
 def test_nodes_with_special_tokens_anywhere_and_a_word_without_pieces():

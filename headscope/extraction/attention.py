@@ -1,0 +1,143 @@
+"""Attention of sentence after sentence, for whoever wants the numbers themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from headscope.datasets import Sentence
+from headscope.errors import InputError, ModelError
+from headscope.extraction.batches import Batch, Tally, batches
+from headscope.extraction.calibration import observe
+from headscope.extraction.encoder import Encoder
+from headscope.extraction.loading import load_encoder
+from headscope.extraction.maps import Level, SentenceMaps
+from headscope.extraction.observers import Block
+from headscope.extraction.words import Rows
+
+AHEAD_CELLS = 2**17
+"""Cells of one head's maps between words of sentences read ahead, unless one alone has more."""
+
+Maps = npt.NDArray[np.float32]
+
+
+def attention(
+    model: str | Path | Encoder,
+    sentences: Iterable[Sentence | list[str] | tuple[str, ...] | str],
+    *,
+    level: Level = "word",
+    rows: Rows = "mean",
+) -> Iterator[tuple[Sentence, Maps]]:
+    """Every sentence with its attention [L, H, n, n] float32, in the order given.
+
+    n counts words, or with level="subword" all tokens, special ones included. Sentences are read
+    ahead as far as memory stays small, and run through the model in batches.
+
+    Args:
+        model: hub id, folder, `demo`, or an encoder that is loaded already.
+        sentences: words of each, or a string, which is cut at white space (a full stop stuck to a
+            word stays part of it), or sentences of a corpus.
+        level: `word` or `subword`.
+        rows: `mean` or `first`: how rows of a split word's pieces become the word's row.
+
+    Raises:
+        InputError: a sentence that the model cannot take.
+        HeadscopeError: an unknown level or row rule; a model that cannot be loaded or observed.
+    """
+    encoder = model if isinstance(model, Encoder) else load_encoder(model)
+    refuse_two_texts(encoder)
+    keep = _Keep(SentenceMaps(encoder.n_heads, level, rows))
+    return _in_order(encoder, _numbered(sentences), keep)
+
+
+def refuse_two_texts(encoder: Encoder) -> None:
+    """Stops where a pass takes two texts, as a decoder beside an encoder does.
+
+    Raises:
+        ModelError: in that case.
+    """
+    if encoder.has_target:
+        raise ModelError(
+            f"{encoder.info.name}: its {encoder.info.attention} attention needs a target text "
+            "beside the source; found one text; expected --attention encoder"
+        )
+
+
+@dataclass
+class _Keep:
+    """Keeps the maps of every sentence until they are taken."""
+
+    maps: SentenceMaps
+    needs: Literal["maps"] = "maps"
+    kept: dict[int, list[Maps]] = field(default_factory=dict)
+    _open: list[list[Maps]] = field(default_factory=list)
+
+    def update(self, block: Block) -> None:
+        if block.layer == 0:
+            self._open = [[] for _ in block.batch.sentences]
+        cut = self.maps.cut(block.probs, block.batch)
+        for layers, one in zip(self._open, cut, strict=True):
+            layers.append(one.cpu().numpy().copy())
+
+    def close(self, batch: Batch) -> None:
+        for sentence, layers in zip(batch.sentences, self._open, strict=True):
+            self.kept[sentence.ordinal] = layers
+        self._open = []
+
+    def __add__(self, other: _Keep) -> _Keep:
+        return replace(self, kept=self.kept | other.kept)
+
+
+def _in_order(
+    encoder: Encoder, sentences: Iterator[Sentence], keep: _Keep
+) -> Iterator[tuple[Sentence, Maps]]:
+    for group in _ahead(sentences):
+        tally = Tally()
+        # Numbered anew, for sentences of a corpus may be given twice.
+        numbered = [replace(s, ordinal=i) for i, s in enumerate(group)]
+        # For each group by itself: between two of them the model is as it was.
+        with observe(encoder, [keep]) as seen:
+            for batch in batches(
+                encoder, numbered, tally=tally, max_map_tokens=seen.max_map_tokens
+            ):
+                seen.forward(batch)
+        if tally.left_out:
+            raise InputError(tally.left_out[0].replace("was left out", "cannot be taken"))
+        for number, sentence in enumerate(group):
+            yield sentence, np.stack(keep.kept.pop(number))
+
+
+def _ahead(sentences: Iterator[Sentence]) -> Iterator[list[Sentence]]:
+    """Groups of sentences that are small enough together."""
+    group: list[Sentence] = []
+    cells = 0
+    for sentence in sentences:
+        size = len(sentence.words) ** 2
+        if group and cells + size > AHEAD_CELLS:
+            yield group
+            group, cells = [], 0
+        group.append(sentence)
+        cells += size
+    if group:
+        yield group
+
+
+def _numbered(
+    sentences: Iterable[Sentence | list[str] | tuple[str, ...] | str],
+) -> Iterator[Sentence]:
+    for number, given in enumerate(sentences):
+        if isinstance(given, Sentence):
+            yield given
+            continue
+        words = tuple(given.split()) if isinstance(given, str) else tuple(given)
+        if not words or not all(isinstance(word, str) for word in words):
+            raise InputError(
+                f"sentence {number + 1}: found {given!r:.60}; expected words, at least one"
+            )
+        blank = ("_",) * len(words)
+        yield Sentence(words, (0,) * len(words), blank, blank, str(number + 1), number, number, 1)

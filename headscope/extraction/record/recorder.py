@@ -1,0 +1,129 @@
+"""The observer that writes shards while a pass runs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, NoReturn, final
+
+import torch
+from torch import Tensor
+
+from headscope.datasets.files import whole_file
+from headscope.datasets.records import Manifest, Part, write_manifest
+from headscope.errors import MergeError, ModelError
+from headscope.extraction.batches import Batch
+from headscope.extraction.encoder import Encoder
+from headscope.extraction.maps import SentenceMaps
+from headscope.extraction.observers import Block
+from headscope.extraction.record.identity import RecordSettings
+from headscope.extraction.record.shards import Shelf, shard_name
+
+
+@final
+class Recorder:
+    """Writes a shard whenever the batches of one are through, and notes it in the manifest.
+
+    Args:
+        encoder: whose attention is kept.
+        settings: what is kept.
+        folder: of the record.
+        manifest: of the record so far.
+        done: numbers in the corpus of the sentences that its shards hold.
+
+    Attributes:
+        manifest: names every shard that is whole.
+    """
+
+    needs: Literal["maps"] = "maps"
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        settings: RecordSettings,
+        folder: Path,
+        manifest: Manifest,
+        done: Iterable[int],
+    ) -> None:
+        """Goes on after the last whole shard."""
+        self.encoder, self.settings, self.folder = encoder, settings, folder
+        self.manifest, self._done = manifest, frozenset(done)
+        self._maps = SentenceMaps(encoder.n_heads, settings.level, settings.rows)
+        self._shelf = Shelf(self._maps, encoder.n_layers, encoder.causal, settings)
+        self._open: Batch | None = None
+        self._unlike: dict[int, Tensor | None] = {}
+
+    @property
+    def wants_states(self) -> bool:
+        """Whether hidden states are kept."""
+        return bool(self.settings.hidden_states)
+
+    def has(self, batch: Batch) -> bool:
+        """Whether the shards hold the batch; a shard holds batches as a whole."""
+        return batch.sentences[0].ordinal in self._done
+
+    def update(self, block: Block) -> None:
+        """Takes in one layer's whole map."""
+        if self._open is not block.batch:
+            self._open, self._unlike = block.batch, {}
+        maps = self._maps.cut(block.probs, block.batch)
+        unlike = self._unlike_plain(block) if self.settings.level == "subword" else None
+        self._shelf.add_layer(block.layer, maps, unlike)
+
+    def take_states(self, batch: Batch, states: Sequence[Tensor]) -> None:
+        """Takes in the hidden states of the batch."""
+        if max(self.settings.hidden_states) >= len(states):
+            raise ModelError(
+                f"{self.encoder.info.name}: hidden state {max(self.settings.hidden_states)} was "
+                f"asked for; the model gives 0 to {len(states) - 1}"
+            )
+        self._shelf.add_states(batch, states)
+
+    def close(self, batch: Batch) -> None:
+        """Writes the shard, if it is full."""
+        self._shelf.close_batch(batch)
+        if self._shelf.n_bytes >= self.settings.shard_bytes:
+            self._write()
+
+    def finish(self) -> None:
+        """Writes what is left, and says in the manifest that this was all."""
+        if self._shelf.ordinals:
+            self._write()
+        self.manifest = replace(self.manifest, status="finished")
+        write_manifest(self.folder, self.manifest)
+
+    def __add__(self, other: Recorder) -> NoReturn:
+        """Refused: a record is written by one process.
+
+        Raises:
+            MergeError: always.
+        """
+        raise MergeError("records cannot be added; write each into a folder of its own")
+
+    def _write(self) -> None:
+        number = len(self.manifest.shards)
+        name = shard_name(number)
+        content = self._shelf.content(self.manifest.fingerprint, number)
+        with whole_file(self.folder / name) as file:
+            file.write(content)
+        digest = hashlib.sha256(content).hexdigest()
+        part = Part(name, len(content), digest, len(self._shelf.ordinals))
+        self._shelf.clear()
+        # Only now: a shard that the manifest does not name is written again.
+        self.manifest = replace(self.manifest, shards=(*self.manifest.shards, part))
+        write_manifest(self.folder, self.manifest)
+
+    def _unlike_plain(self, block: Block) -> Tensor | None:
+        """[B, T, T] visible keys, where they are not all, or all earlier ones."""
+        # Layers that see alike share the mask, which lives as long as the pass.
+        key = id(block.mask)
+        if key not in self._unlike:
+            valid = block.batch.valid
+            seen = block.visible()[:, 0]
+            plain = valid.unsqueeze(1).expand_as(seen)
+            plain = plain.tril() if self.encoder.causal else plain
+            same = (seen == plain) | ~valid.unsqueeze(2)
+            self._unlike[key] = None if bool(torch.all(same)) else seen
+        return self._unlike[key]

@@ -1,0 +1,109 @@
+"""Sentence after sentence with its attention, in the order given."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import headscope
+from headscope.datasets import open_corpus
+from headscope.errors import HeadscopeError, InputError, ModelError
+from headscope.extraction import attention as module
+from headscope.extraction.batches import batches
+from headscope.extraction.loading import load_encoder
+from headscope.extraction.words import Merger
+from tests.extraction.toys import bert_config, random_model, save
+from tests.models import own_attention
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    config = bert_config(num_hidden_layers=3, max_position_embeddings=64)
+    return save(tmp_path_factory.mktemp("model"), random_model(config))
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return load_encoder(folder, device="cpu")
+
+
+GIVEN = ["the cat .", ["a", "dog", "and", "the", "cat"], ("cat",), "the  dog\n."]
+WORDS = [("the", "cat", "."), ("a", "dog", "and", "the", "cat"), ("cat",), ("the", "dog", ".")]
+
+
+@pytest.mark.parametrize("ahead", [1, 30, 2**17])
+def test_order_and_numbers_are_those_of_each_sentence_alone(model, monkeypatch, ahead):
+    monkeypatch.setattr(module, "AHEAD_CELLS", ahead)
+    found = list(headscope.attention(model, GIVEN))
+    assert [sentence.words for sentence, _ in found] == WORDS
+    for sentence, maps in found:
+        (batch,) = batches(model, [sentence])
+        own, _ = own_attention(model, batch)
+        merger = Merger(batch.word_of, batch.n_words)
+        expected = torch.cat([merger.merge(layer) for layer in own]).numpy()
+        assert maps.dtype == np.float32
+        np.testing.assert_allclose(maps, expected, atol=1e-5)
+
+
+def test_between_tokens_every_row_sums_to_one(model):
+    for sentence, maps in headscope.attention(model, GIVEN, level="subword"):
+        (batch,) = batches(model, [sentence])
+        assert maps.shape == (3, 4, batch.input_ids.shape[1], batch.input_ids.shape[1])
+        np.testing.assert_allclose(maps.sum(-1), 1, atol=1e-5)
+
+
+def test_the_first_piece_may_speak_for_the_word(model):
+    (_, maps), *_ = headscope.attention(model, ["dog"], rows="first")
+    (_, whole), *_ = headscope.attention(model, ["dog"], level="subword")
+    np.testing.assert_allclose(maps[..., 0, 0], whole[:, :, 1, 1:4].sum(-1), atol=1e-6)
+
+
+def test_sentences_of_a_corpus_come_back_as_they_are(folder, ewt):
+    given = [s for s in open_corpus(ewt).read() if len(" ".join(s.words)) < 50]
+    found = headscope.attention(folder, [*given, given[0]])
+    assert [sentence for sentence, _ in found] == [*given, given[0]]
+
+
+def test_reading_goes_only_a_little_ahead(model, monkeypatch):
+    monkeypatch.setattr(module, "AHEAD_CELLS", 20)
+    taken = []
+
+    def endless():
+        while True:
+            taken.append(1)
+            yield ["the", "cat", "."]
+
+    stream = headscope.attention(model, endless())
+    for number in range(1, 10):
+        next(stream)
+        assert len(taken) <= number + 3
+    stream.close()
+
+
+def test_between_two_sentences_the_model_is_as_it_was(model):
+    before = model.model.config._attn_implementation
+    stream = headscope.attention(model, GIVEN)
+    next(stream)
+    assert model.model.config._attn_implementation == before
+    stream.close()
+
+
+def test_what_the_model_cannot_take_is_told(model):
+    with pytest.raises(InputError, match="sentence 2 .* cannot be taken: 72 tokens, .* takes 64"):
+        list(headscope.attention(model, ["the", "a " * 70]))
+
+
+@pytest.mark.parametrize("given", ["  ", [], [1, 2]])
+def test_what_is_no_sentence_is_told(model, given):
+    with pytest.raises(InputError, match="sentence 2: found .*; expected words, at least one"):
+        list(headscope.attention(model, ["the", given]))
+
+
+def test_faults_are_told_at_once_not_at_the_first_sentence(model):
+    with pytest.raises(HeadscopeError, match="unknown level 'words'"):
+        headscope.attention(model, [], level="words")
+    config = type(model.config)(**{**model.config.to_dict(), "is_encoder_decoder": True})
+    two = replace(model, config=config, info=replace(model.info, attention="decoder"))
+    with pytest.raises(ModelError, match="decoder attention needs a target text"):
+        headscope.attention(two, [])
