@@ -53,7 +53,7 @@ def plain_surface(sequence, way="all"):
     """{measure: (sum over rows, rows for which it exists, undefined ones)} of one head."""
     totals = {name: [0.0, 0, 0] for name in NAMES}
     for i, given in enumerate(sequence.attention):
-        if way in TEXTS and sequence.text[i] != TEXTS[way]:
+        if way in TEXTS and (1 not in sequence.text or sequence.text[i] != TEXTS[way]):
             continue
         row, undefined = [float(p) for p in given], False
         if way == "without_first":

@@ -176,7 +176,7 @@ def write_page(analysis: Analysis, path: Path, options: Options) -> None:
     from headscope.report import render, write_report
 
     write_report(render(analysis.surface, analysis.dependency, analysis.examples), path)
-    for result in (analysis.dependency,):
-        if result is not None:
-            tell_warnings(result, options)
+    result = analysis.dependency or analysis.surface
+    if result is not None:
+        tell_warnings(result, options)
     note(f"wrote {path.resolve()}", options)

@@ -14,6 +14,9 @@ from rich.table import Table
 from headscope.results import DependencyResult, HeadMap, RelationScore, Result, SurfaceResult
 
 LEADING_ZERO = r"(?<!\d)0\."
+SHORT_UNITS = {"probability": "prob."}
+"""Units where 80 characters leave no room for the word."""
+
 ARROWS = {"dependent_to_head": "d>h", "head_to_dependent": "h>d"}
 
 
@@ -53,32 +56,40 @@ def _table(caption: str, columns: str) -> Table:
 
 
 def _surface(result: SurfaceResult) -> Table:
-    table = _table(
-        "Heads are layer.head, from 0. uniform: the same if attention were spread evenly.",
-        "measure|unit|>mean|>uniform|>highest|head|  95 %|>lowest|head",
+    caption = (
+        "Heads are layer.head, from 0. uniform: the same if attention were spread evenly.\n"
+        "no 1st: the mean with the first token left out of every row, the rest scaled to 1"
     )
+    if missing := [name for name, item in result.measures.items() if item.why_null]:
+        caption += f"\nnot there (the JSON file says why): {', '.join(missing)}"
+    columns = "measure|unit|>mean|>no 1st|>uniform|>highest|head|  95 %|>lowest|head"
+    table = _table(caption, columns)
+    without_first = result.variants.get("without_first", {})
     control = result.control if isinstance(result.control, SurfaceResult) else None
     if control:
         table.add_column(f"highest, {result.provenance.settings['control']}", justify="right")
     for name, item in result.measures.items():
-        row = _surface_row(item)
+        if item.why_null:
+            continue
+        row = _surface_row(item, without_first.get(name))
         if control:
-            row.append(_number(float(np.max(control.measures[name].values))))
+            other = control.measures[name]
+            row.append("–" if other.why_null else _number(float(np.nanmax(other.values))))
         table.add_row(*row)
     return table
 
 
-def _surface_row(item: HeadMap) -> list[str]:
-    if item.why_null:
-        return [item.name, item.units, *["–"] * 7]
+def _surface_row(item: HeadMap, without_first: HeadMap | None) -> list[str]:
     top, bottom = (
         np.unravel_index(int(pick), item.values.shape)
-        for pick in (item.values.argmax(), item.values.argmin())
+        for pick in (np.nanargmax(item.values), np.nanargmin(item.values))
     )
+    rest = None if without_first is None or without_first.why_null else without_first.values
     return [
         item.name,
-        item.units,
-        _number(float(item.values.mean())),
+        SHORT_UNITS.get(item.units, item.units),
+        _number(float(np.nanmean(item.values))),
+        "–" if rest is None else _number(float(np.nanmean(rest))),
         _number(item.uniform),
         _number(float(item.values[top])),
         f"{top[0]}.{top[1]}",
@@ -89,13 +100,19 @@ def _surface_row(item: HeadMap) -> list[str]:
 
 
 def _dependency(result: DependencyResult) -> Table:
-    table = _table(
+    caption = (
         "Quote held out, not in sample. Attention heads: layer.head, from 0; (+n): n tie\n"
         "d>h: the dependent attends to its syntactic head; h>d: the other way\n"
         "offset: the best fixed one, and its held-out accuracy\n"
-        "gain: held-out accuracy of the head minus that of the offset",
-        "relation|>count| head|dir|>held out|  95 %|>in sample|> offset|>gain|  95 %",
+        "gain: held-out accuracy of the head minus that of the offset"
     )
+    table = _table(
+        caption, "relation|>count| head|dir|>held out|  95 %|>in sample|> offset|>gain|  95 %"
+    )
+    bounded = result.has_ceilings
+    if bounded:
+        table.add_column("ceiling", justify="right", no_wrap=True)
+        table.caption = f"{caption}\nceiling: share of the arcs that a word at this head may see"
     control = result.control if isinstance(result.control, DependencyResult) else None
     others: dict[str, RelationScore] = {}
     if control:
@@ -104,7 +121,8 @@ def _dependency(result: DependencyResult) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for scores in (result.relations, result.overall):
         for score in scores.values():
-            table.add_row(*_relation_row(score), *_control(score, others))
+            ceiling = [_number(score.best.ceiling)] if bounded else []
+            table.add_row(*_relation_row(score), *ceiling, *_control(score, others))
         table.add_section()
     return table
 

@@ -103,6 +103,9 @@ def analyse(
     settings = settings or Settings()
     corpus = data if isinstance(data, Corpus) else open_corpus(data)
     encoder = model if isinstance(model, Encoder) else load_encoder(model)
+    if encoder.info.attention == "cross":
+        encoder, kinds = _without_arcs(encoder, kinds)
+        settings = replace(settings, n_examples=0)
     main = _once(encoder, corpus, kinds, settings, progress)
     if settings.control is None:
         return main
@@ -131,6 +134,24 @@ def dependency(
     result = analyse(model, data, ("dependency",), settings=Settings(**settings)).dependency
     assert result is not None
     return result
+
+
+def _without_arcs(encoder: Encoder, kinds: Sequence[str]) -> tuple[Encoder, Sequence[str]]:
+    """The analyses that cross-attention allows, and the encoder with a note on the others.
+
+    Raises:
+        HeadscopeError: there are none.
+    """
+    why = "cross-attention goes from one text to another, and no arc of a tree does"
+    kept = [kind for kind in kinds if kind != "dependency"]
+    if not kept:
+        raise HeadscopeError(
+            f"{encoder.info.name}: {why}; observe the encoder or the decoder for dependency"
+        )
+    if len(kept) == len(kinds):
+        return encoder, kinds
+    note = f"{why}: dependency accuracy and sentences to look at are left out"
+    return replace(encoder, notes=(*encoder.notes, note)), kept
 
 
 def _once(

@@ -121,7 +121,8 @@ class RowSums:
         rows = self._kept(replace(block, probs=evenly, scores=None))
         weights = {"all": self._weights(rows), "without_first": self._weights(WithoutFirst(rows))}
         for number, way in enumerate(self.ways[N_TEXTLESS:]):
-            weights[way] = weights["all"] * rows.queries.sets[f"text {number}"].unsqueeze(2)
+            of_text = rows.queries.has_texts & rows.queries.sets[f"text {number}"]
+            weights[way] = weights["all"] * of_text.unsqueeze(2)
         active = {
             way: held.flatten(0, 1).any(0).nonzero().flatten().tolist()
             for way, held in weights.items()

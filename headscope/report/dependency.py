@@ -32,6 +32,12 @@ LEAD = (
 )
 
 
+CEILING = (
+    "In this model a word does not see every other word. The ceiling is the share of the arcs "
+    "whose other end the attending word may see: no attention head of that layer can reach more."
+)
+
+
 def dependency_section(result: DependencyResult, *, linked: bool) -> str:
     """Table, best heads against the offset, and the whole map.
 
@@ -54,7 +60,8 @@ def dependency_section(result: DependencyResult, *, linked: bool) -> str:
         label="Heat map of accuracy: rows are relations, columns all attention heads by layer",
         min_width=max(640, 320 + 26 * result.provenance.model.n_layers),
     )
-    body = element("p", text(LEAD), class_="lead") + _tools(result) + _table(result, linked=linked)
+    lead = f"{LEAD} {CEILING}" if result.has_ceilings else LEAD
+    body = element("p", text(lead), class_="lead") + _tools(result) + _table(result, linked=linked)
     return element("section", heading + body + blocks, aria_labelledby="relations")
 
 
@@ -89,6 +96,9 @@ def _columns(result: DependencyResult) -> Columns:
         ("offset", "best offset", "fixed distance in words, and its held-out accuracy"),
         ("gain", "gain", "held-out accuracy of the head minus that of the offset; 95 % interval"),
     ]
+    if result.has_ceilings:
+        explanation = "share of the arcs whose other end the attending word may see"
+        columns.insert(5, ("ceiling", "ceiling", explanation))
     if isinstance(result.control, DependencyResult):
         name = control_label(result)
         columns.append(("control", name, "held-out accuracy of the control's own best head"))
@@ -139,6 +149,8 @@ def _row(result: DependencyResult, score: RelationScore, *, linked: bool) -> str
         _offset(score),
         _gain(score, clear=clear),
     ]
+    if result.has_ceilings:
+        cells.insert(5, _cell(number(best.ceiling), best.ceiling))
     if isinstance(result.control, DependencyResult):
         other = {**result.control.relations, **result.control.overall}.get(score.label)
         cells.append(_control(other))

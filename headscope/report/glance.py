@@ -64,6 +64,8 @@ def _all_arcs(result: DependencyResult, *, linked: bool) -> str:
     more = (
         f"Best fixed offset ({offset_name(baseline.offset)}): {number(baseline.held_out_accuracy)}."
     )
+    if best.ceiling < 1:
+        more += f" It sees the other end of {number(best.ceiling)} of them: more it cannot find."
     drawn = bar(
         best.held_out_accuracy,
         best.held_out_ci95,

@@ -9,11 +9,16 @@ from headscope.report.markup import element, head_link, text
 from headscope.report.wording import measure_sentence
 from headscope.results import HeadMap, SurfaceResult
 from headscope.visualize import surface_maps
-from headscope.visualize.heads import first_available
+from headscope.visualize.heads import (
+    UNIT_SENTENCES,
+    first_available,
+    undefined_rows,
+    uniform_values,
+)
 from headscope.visualize.labels import control_label, interval, number
 
 N_LISTED = 5
-SPREADS = ("nats", "tokens")
+SPREADS = ("nats", "share", "tokens")
 """Units of measures whose lowest heads say as much as the highest."""
 
 
@@ -37,8 +42,8 @@ def surface_section(result: SurfaceResult, *, linked: bool) -> str:
     )
     chosen = first_available(result)
     details = "".join(
-        _details(result, item, linked=linked, hidden=name != chosen)
-        for name, item in result.measures.items()
+        _details(result, label, linked=linked, hidden=label != chosen)
+        for label in result.all_ways()
     )
     block = figure_block(
         surface_maps(result),
@@ -63,44 +68,43 @@ def top_heads(
     return [(place // values.shape[1], place % values.shape[1]) for place in order[:count]]
 
 
-def _details(result: SurfaceResult, item: HeadMap, *, linked: bool, hidden: bool) -> str:
-    """Everything said about one measure."""
-    described = element("p", text(measure_sentence(item.name)), class_="meaning")
+def _details(result: SurfaceResult, label: str, *, linked: bool, hidden: bool) -> str:
+    """Everything said about one measure, taken in one way."""
+    item = result.all_ways()[label]
+    described = element("p", text(measure_sentence(label)), class_="meaning")
     if item.why_null:
         body = described + element("p", f"Not available: {text(item.why_null)}.", class_="missing")
     else:
-        lists = _ranking(result, item, linked=linked, lowest=False)
+        lists = _ranking(result, label, linked=linked, lowest=False)
         if item.units in SPREADS:
-            lists += _ranking(result, item, linked=linked, lowest=True)
+            lists += _ranking(result, label, linked=linked, lowest=True)
         about = element("div", described + _circumstances(item), class_="about")
         body = about + element("div", lists, class_="rankings")
     return element(
-        "article", body, class_="measure", data_view=item.name, hidden="" if hidden else None
+        "article", body, class_="measure", data_view=label, hidden="" if hidden else None
     )
 
 
 def _circumstances(item: HeadMap) -> str:
-    units = "a share of attention, from 0 to 1" if item.units == "probability" else item.units
-    facts = (
-        ("Units", units),
-        ("Uniform attention", f"{number(item.uniform)}: what attention spread evenly would give"),
+    facts = [
+        ("Units", UNIT_SENTENCES.get(item.units, item.units)),
+        ("Uniform attention", f"{uniform_values(item)}: what attention spread evenly would give"),
         ("Mean over", f"{item.n:,} attending tokens"),
         (
             "95 % interval",
             f"none: {item.why_no_interval}" if item.low is None else "in the table, and on hover",
         ),
-    )
+    ]
+    if item.undefined is not None and item.undefined.any():
+        facts.insert(3, ("Of these left out", undefined_rows(item)))
     rows = "".join(element("dt", text(name)) + element("dd", text(fact)) for name, fact in facts)
     return element("dl", rows)
 
 
-def _ranking(result: SurfaceResult, item: HeadMap, *, linked: bool, lowest: bool) -> str:
+def _ranking(result: SurfaceResult, label: str, *, linked: bool, lowest: bool) -> str:
     """The heads with the highest or lowest values, with intervals and the control beside them."""
-    control = (
-        result.control.measures.get(item.name)
-        if isinstance(result.control, SurfaceResult)
-        else None
-    )
+    item, other = result.all_ways()[label], result.control
+    control = other.all_ways().get(label) if isinstance(other, SurfaceResult) else None
     columns = ["head", "value", "95 % interval"]
     if control is not None:
         columns.append(control_label(result))

@@ -25,9 +25,26 @@ MEASURES: Mapping[str, str] = {
     ),
     "punctuation_words": "How much attention goes to words that are a full stop or a comma.",
     "punctuation_all": "How much attention goes to words tagged as punctuation (UPOS PUNCT).",
+    "other_segment": (
+        "How much attention goes to tokens of the other segment, as the tokenizer numbers them; "
+        "special tokens count."
+    ),
+    "other_text": (
+        "How much attention a token of one text of a pair pays to the other text; special tokens "
+        "are left out."
+    ),
+    "sink": (
+        "How much attention goes to no token at all, but to the extra score that such models have "
+        "in every row."
+    ),
     "entropy": (
         "How widely a token spreads its attention, in nats: 0 when all of it goes to one token, "
         "ln n when it is even over n tokens."
+    ),
+    "entropy_relative": (
+        "The same, as a share of what it would be if the attention were even over all tokens that "
+        "the attending one may see: 1 is even, 0 is all on one token. Tokens that see one token "
+        "only, as the first of a decoder, are left out."
     ),
     "entropy_from_first": "How widely the first token of the sequence spreads its attention.",
     "entropy_from_cls": "How widely the classification token spreads its attention.",
@@ -35,15 +52,33 @@ MEASURES: Mapping[str, str] = {
 }
 """One or two sentences for each surface measure; the exact definition stands in the footer."""
 
+WAYS: Mapping[str, str] = {
+    "first token left out": (
+        "Here the first token is left out of every row and the rest scaled to sum to 1, for what "
+        "lies on the first token hides where else a head looks. Rows with nothing else are in no "
+        "mean."
+    ),
+    "from the first text": "Here only tokens of the first text of each pair attend.",
+    "from the second text": "Here only tokens of the second text of each pair attend.",
+}
+"""What is said of measures taken otherwise, by the label of the way."""
+
 NO_EXAMPLES = (
     "This report was made without example sentences, so there is nothing to step through here. "
     "The figures above are complete."
 )
 
 
-def measure_sentence(name: str) -> str:
-    """The measure in plain words, or a pointer to the exact definition."""
-    return MEASURES.get(name, "See the definition at the end of the page.")
+def measure_sentence(label: str) -> str:
+    """A measure and the way in which it is taken (`SurfaceResult.all_ways`) in plain words.
+
+    >>> measure_sentence("self, from the first text")
+    'How much attention a token pays to itself. Here only tokens of the first text of each pair \
+attend.'
+    """
+    name, _, way = label.partition(", ")
+    said = MEASURES.get(name, "See the definition at the end of the page.")
+    return f"{said} {WAYS[way]}" if way in WAYS else said
 
 
 def footer(results: Sequence[Result]) -> str:

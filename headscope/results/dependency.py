@@ -135,6 +135,12 @@ class DependencyResult(Result):
     relations: Mapping[str, RelationScore]
     overall: Mapping[str, RelationScore]
 
+    @property
+    def has_ceilings(self) -> bool:
+        """Whether there is an arc that some layer cannot see, in either direction."""
+        scores = (*self.relations.values(), *self.overall.values())
+        return any((item < 1).any() for score in scores for item in score.ceiling.values())
+
     def values(self) -> dict[str, Any]:
         """`relations`, `uas` and `overall` (best head and baseline over all arcs)."""
         totals = {name: self.overall.get(name) for name in TOTALS}

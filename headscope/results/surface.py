@@ -43,6 +43,12 @@ class HeadMap:
     why_null: str | None = None
     why_no_interval: str | None = None
 
+    @property
+    def differs_by_layer(self) -> bool:
+        """Whether uniform attention would give layers different values."""
+        found = self.uniform_by_layer
+        return found is not None and bool(np.nanmax(found) - np.nanmin(found) > 1e-9)
+
 
 _COLUMNS = ("measure", "way", "layer", "head", "value", "low", "high", "uniform", "units", "n")
 
@@ -120,14 +126,16 @@ class SurfaceResult(Result):
         return {**_facts(self.measures), "units": units, "variants": variants}
 
     def all_ways(self) -> dict[str, HeadMap]:
-        """Label -> map: the measures, then those that exist in other ways, as people read them."""
+        """Label -> map: measures, then what exists in other ways, then measures without values."""
         others = {
             f"{name}, {WAY_LABELS[way]}": item
             for way, measures in self.variants.items()
             for name, item in measures.items()
             if not item.why_null
         }
-        return {**self.measures, **others}
+        missing = {name: item for name, item in self.measures.items() if item.why_null}
+        there = {name: item for name, item in self.measures.items() if not item.why_null}
+        return {**there, **others, **missing}
 
     def to_frame(self) -> pd.DataFrame:
         """One row a measure, way, layer and head: value, low, high, uniform, units, n, control."""

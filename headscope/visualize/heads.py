@@ -11,15 +11,20 @@ from plotly.subplots import make_subplots
 
 from headscope.errors import HeadscopeError, unknown
 from headscope.results import HeadMap, SurfaceResult
+from headscope.results.envelope import Array
 from headscope.visualize.labels import control_label, number, plotly_text, shortened, stacked
 from headscope.visualize.style import colour_bar, drop_down, gaps, heat, styled
 
-DECIMALS = {"probability": 2, "nats": 2, "tokens": 1}
+DECIMALS = {"probability": 2, "share": 2, "nats": 2, "tokens": 1}
+UNIT_SENTENCES = {
+    "probability": "share of attention, 0 to 1",
+    "share": "share of the largest possible, 0 to 1",
+}
 
 
 def head_map(item: HeadMap, *, title: str | None = None) -> Figure:
     """Heat map of one quantity: rows are layers, 0 on top; columns are heads."""
-    figure = Figure(_traces(item, top=_top([item])))
+    figure = Figure(_traces(item, item.name, top=_top([item])))
     _axes(figure, item)
     text = shortened(item.name) if title is None else title
     return styled(
@@ -31,11 +36,12 @@ def head_map(item: HeadMap, *, title: str | None = None) -> Figure:
 
 
 def surface_maps(result: SurfaceResult, *, measure: str | None = None) -> Figure:
-    """Heat map of one surface measure, with a selector over all of them.
+    """Heat map of one surface measure, with a selector over all of them, in every way taken.
 
     Args:
         result: with a `control`, the same measure of the control stands in a second panel.
-        measure: the one shown first; default the first that exists.
+        measure: the one shown first, a label of `SurfaceResult.all_ways`; default the first that
+            exists.
 
     Raises:
         HeadscopeError: the result has no measures, or none of that name.
@@ -43,12 +49,13 @@ def surface_maps(result: SurfaceResult, *, measure: str | None = None) -> Figure
     if not result.measures:
         raise HeadscopeError("the surface result holds no measures, there is nothing to draw")
     chosen = first_available(result) if measure is None else measure
-    if chosen not in result.measures:
-        raise unknown("measure", chosen, result.measures)
-    panels = [result.measures]
+    shown = result.all_ways()
+    if chosen not in shown:
+        raise unknown("measure", chosen, shown)
+    panels = [shown]
     titles = []
     if isinstance(result.control, SurfaceResult):
-        panels.append(result.control.measures)
+        panels.append(result.control.all_ways())
         model = shortened(result.provenance.model.name, 60)
         titles = [model, control_label(result)]
     figure = make_subplots(
@@ -57,19 +64,19 @@ def surface_maps(result: SurfaceResult, *, measure: str | None = None) -> Figure
         vertical_spacing=0.16,
         subplot_titles=[plotly_text(text) for text in titles] or None,
     )
-    for name in result.measures:
+    for name in shown:
         items = [panel[name] for panel in panels if name in panel]
         for row, item in enumerate(items, start=1):
-            for trace in _traces(item, top=_top(items), visible=name == chosen, bar=row == 1):
+            for trace in _traces(item, name, top=_top(items), visible=name == chosen, bar=row == 1):
                 figure.add_trace(trace, row=row, col=1)
-    _axes(figure, result.measures[chosen])
+    _axes(figure, shown[chosen])
     figure.update_annotations(x=0, xanchor="left", font_size=13)
     figure.update_layout(updatemenus=[_selector(figure, result, chosen)])
     styled(
         figure,
-        height=_height(result.measures[chosen]) * len(panels) + 40 * (len(panels) - 1),
+        height=_height(shown[chosen]) * len(panels) + 40 * (len(panels) - 1),
         title=plotly_text(shortened(chosen)),
-        subtitle=plotly_text(subtitle(result.measures[chosen])),
+        subtitle=plotly_text(subtitle(shown[chosen])),
         room=16,
     )
     return figure
@@ -85,41 +92,79 @@ def subtitle(item: HeadMap) -> str:
     """What stands under a map's name: units, rows, the uniform baseline, or why it is empty."""
     if item.why_null:
         return f"not available: {item.why_null}"
-    units = "share of attention, 0 to 1" if item.units == "probability" else f"in {item.units}"
-    uniform = f"uniform attention would give {number(item.uniform)}"
-    return f"{units}; mean over {item.n:,} query rows; {uniform}"
+    units = UNIT_SENTENCES.get(item.units, f"in {item.units}")
+    uniform = f"uniform attention would give {uniform_values(item)}"
+    undefined = f" ({undefined_rows(item)} left out)" if _some_undefined(item) else ""
+    return f"{units}; mean over {item.n:,} query rows{undefined}; {uniform}"
 
 
-def _traces(item: HeadMap, *, top: float, visible: bool = True, bar: bool = True) -> list[Any]:
-    """The heat map and, where values are missing, the map of the gaps; `meta` names the measure."""
+def uniform_values(item: HeadMap) -> str:
+    """What uniform attention gives, and between which values where layers differ."""
+    if not item.differs_by_layer or item.uniform_by_layer is None:
+        return number(item.uniform)
+    ends = (np.nanmin(item.uniform_by_layer), np.nanmax(item.uniform_by_layer))
+    return f"{number(item.uniform)} ({' to '.join(map(number, ends))}, by layer)"
+
+
+def undefined_rows(item: HeadMap) -> str:
+    """How many rows have no mass once the first token is left out, of the head with most."""
+    most = 0 if item.undefined is None else int(item.undefined.max())
+    return f"up to {most:,} of a head that look at nothing but the first token"
+
+
+def _some_undefined(item: HeadMap) -> bool:
+    return item.undefined is not None and bool(item.undefined.any())
+
+
+def _traces(
+    item: HeadMap, label: str, *, top: float, visible: bool = True, bar: bool = True
+) -> list[Any]:
+    """The heat map and, where values are missing, the map of the gaps; `meta` is the label."""
     cell = "<b>layer %{y}, head %{x}</b> &nbsp;(%{y}.%{x})<br>"
-    name = plotly_text(shortened(item.name))
+    name = plotly_text(shortened(label))
     units = plotly_text(item.units)
-    if item.low is None:
-        reason = item.why_no_interval or "none"
-        spread = plotly_text(shortened(f"95 % interval: {reason}", 90))
-    else:
-        spread = "95 % interval: %{customdata[0]:.3f} to %{customdata[1]:.3f}"
-    value = f"{name}: %{{z:.3f}} {units}"
-    uniform = f"uniform attention: {number(item.uniform)}"
+    below, maps = _hover_lines(item)
+    lines = [f"{name}: %{{z:.3f}} {units}", *below]
     traces = [
         heat(
             item.values,
             top=top,
             decimals=DECIMALS.get(item.units, 2),
-            customdata=None if item.low is None else stacked(item.low, item.high),
-            hovertemplate=f"{cell}{value}<br>{spread}<br>{uniform}<extra></extra>",
+            customdata=stacked(*maps) if maps else None,
+            hovertemplate=f"{cell}{'<br>'.join(lines)}<extra></extra>",
             colorbar=colour_bar(units),
             showscale=bar,
-            meta=item.name,
+            meta=label,
             visible=visible,
         )
     ]
     if np.isnan(item.values).any():
-        why = plotly_text(shortened(item.why_null or "undefined for this head", 90))
-        hover = f"{cell}{name}: no value<br>{why}"
-        traces.append(gaps(item.values, hover=hover, meta=item.name, visible=visible))
+        only_first = "no row has mass besides the first token"
+        why = item.why_null or (only_first if _some_undefined(item) else "undefined for this head")
+        hover = f"{cell}{name}: no value<br>{plotly_text(shortened(why, 90))}"
+        traces.append(gaps(item.values, hover=hover, meta=label, visible=visible))
     return traces
+
+
+def _hover_lines(item: HeadMap) -> tuple[list[str], list[Array]]:
+    """What stands under a value on hover, and the maps of the numbers in it, in their order."""
+    lines: list[str] = []
+    maps: list[Array] = []
+    if item.low is None or item.high is None:
+        reason = item.why_no_interval or "none"
+        lines.append(plotly_text(shortened(f"95 % interval: {reason}", 90)))
+    else:
+        lines.append("95 % interval: %{customdata[0]:.3f} to %{customdata[1]:.3f}")
+        maps += [item.low, item.high]
+    if item.differs_by_layer and item.uniform_by_layer is not None:
+        lines.append(f"uniform attention in this layer: %{{customdata[{len(maps)}]:.3f}}")
+        maps.append(np.repeat(item.uniform_by_layer[:, None], item.values.shape[1], axis=1))
+    else:
+        lines.append(f"uniform attention: {number(item.uniform)}")
+    if _some_undefined(item) and item.undefined is not None:
+        lines.append(f"%{{customdata[{len(maps)}]:,.0f}} rows look at the first token alone")
+        maps.append(item.undefined)
+    return lines, maps
 
 
 def _axes(figure: Figure, item: HeadMap) -> None:
@@ -142,10 +187,10 @@ def _axes(figure: Figure, item: HeadMap) -> None:
 
 
 def _selector(figure: Figure, result: SurfaceResult, chosen: str) -> dict[str, Any]:
-    """A drop-down over all measures; those that do not exist say so in their label."""
+    """A drop-down over all measures and ways; those that do not exist say so in their label."""
     shown: Sequence[str] = [trace.meta for trace in figure.data]
     buttons = []
-    for name, item in result.measures.items():
+    for name, item in result.all_ways().items():
         label = shortened(name) + (" (not available)" if item.why_null else "")
         heading = {
             "title.text": plotly_text(shortened(name)),
@@ -160,12 +205,12 @@ def _selector(figure: Figure, result: SurfaceResult, chosen: str) -> dict[str, A
                 "args": [{"visible": visible}, heading],
             }
         )
-    return drop_down("measure", buttons, list(result.measures).index(chosen))
+    return drop_down("measure", buttons, list(result.all_ways()).index(chosen))
 
 
 def _top(items: Sequence[HeadMap]) -> float:
-    """Upper end of the colours: 1 for probabilities, else the largest value of all panels."""
-    if items[0].units == "probability":
+    """Upper end of the colours: 1 for shares, else the largest value of all panels."""
+    if items[0].units in UNIT_SENTENCES:
         return 1.0
     found = [np.nanmax(item.values) for item in items if not np.isnan(item.values).all()]
     return float(max(found, default=1.0)) or 1.0

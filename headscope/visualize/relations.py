@@ -191,13 +191,26 @@ def _cells(
 
 def _cell_notes(score: RelationScore, direction: Direction) -> list[str]:
     """Interval and best offset, for every cell of one row."""
-    baseline = score.offset_baseline
+    baseline, n_heads = score.offset_baseline, score.accuracy[direction].shape[1]
     offset = f"best offset ({offset_name(baseline.offset)}): {number(baseline.accuracy)}"
+    ceilings = np.repeat(score.ceiling[direction], n_heads)
+    ends = [offset + ceiling_note(height) for height in ceilings.tolist()]
     if score.low is None or score.high is None:
         reason = plotly_text(shortened(score.nulls.get("best.ci95", "none"), 60))
-        return [f"95 % interval: {reason}<br>{offset}"] * score.accuracy[direction].size
-    bounds = zip(score.low[direction].ravel(), score.high[direction].ravel(), strict=True)
-    return [f"95 % interval: {interval(ends)}<br>{offset}" for ends in bounds]
+        return [f"95 % interval: {reason}<br>{end}" for end in ends]
+    cells = zip(score.low[direction].ravel(), score.high[direction].ravel(), ends, strict=True)
+    return [f"95 % interval: {interval((low, high))}<br>{end}" for low, high, end in cells]
+
+
+def ceiling_note(ceiling: float) -> str:
+    """A further line where part of the arcs cannot be seen.
+
+    >>> ceiling_note(0.5), ceiling_note(1.0)
+    ('<br>ceiling: 0.500, for no more of the arcs can be seen', '')
+    """
+    if not ceiling < 1:
+        return ""
+    return f"<br>ceiling: {number(ceiling)}, for no more of the arcs can be seen"
 
 
 def _best_marks(
@@ -376,4 +389,5 @@ def _dot_notes(score: RelationScore) -> str:
         f"95 % interval {interval(best.held_out_ci95)}<br>"
         f"best offset ({offset_name(baseline.offset)}): {number(baseline.held_out_accuracy)}<br>"
         f"gain: {signed(score.gain)}, 95 % interval {interval(score.gain_ci95)}"
+        f"{ceiling_note(best.ceiling)}"
     )

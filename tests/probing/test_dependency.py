@@ -13,7 +13,8 @@ from headscope.errors import MergeError
 from headscope.extraction.batches import batches
 from headscope.extraction.calibration import observe
 from headscope.extraction.hook import attention_set_to, inputs
-from headscope.extraction.observers import MIN_UNITS, Resampling
+from headscope.extraction.masks import band
+from headscope.extraction.observers import MIN_UNITS, Block, Resampling
 from headscope.extraction.run import run
 from headscope.probing.dependency import FLUSH_ROWS, Dependency, predicted_heads
 from headscope.probing.relations import OFFSETS
@@ -234,12 +235,73 @@ def test_offsets_by_hand(encoder):
         encoder, [sentence("the dog barks loudly", (2, 3, 0, 3), "det nsubj root advmod")]
     )
     sums = observer.totals()[0]
-    ahead, behind = (slice(-len(OFFSETS) - 1, -1), OFFSETS)
-    by_offset = {label: dict(zip(behind, sums[label][0, ahead], strict=True)) for label in sums}
+    start = 2 * encoder.n_layers * encoder.n_heads
+    places = slice(start, start + len(OFFSETS))
+    by_offset = {label: dict(zip(OFFSETS, sums[label][0, places], strict=True)) for label in sums}
     assert [o for o, hit in by_offset["det"].items() if hit] == [1]
     assert [o for o, hit in by_offset["nsubj"].items() if hit] == [1]
     assert [o for o, hit in by_offset["advmod"].items() if hit] == [-1]
     assert "root" not in sums
+
+
+def toy(kind):
+    """A tiny model and a sentence of three words, one piece each, whose heads are 2, 0, 2."""
+    model = models.encoder(kind)
+    return model, sentence("a b c", (2, 0, 2), "left root right")
+
+
+def test_a_causal_word_sees_nothing_on_its_right():
+    # C058: 1 of 2 arcs in each direction, and which of them it is.
+    model, words = toy("gpt2")
+    relations, overall = observed(model, [words]).result()
+    for direction in DIRECTIONS:
+        assert overall["all_arcs"].ceiling[direction].tolist() == [0.5] * 3
+    assert relations["left"].ceiling[TO_HEAD].tolist() == [0.0] * 3
+    assert relations["left"].ceiling[FROM_HEAD].tolist() == [1.0] * 3
+    assert relations["right"].ceiling[TO_HEAD].tolist() == [1.0] * 3
+    assert relations["right"].ceiling[FROM_HEAD].tolist() == [0.0] * 3
+    assert relations["right"].best.ceiling == 1.0
+
+
+def test_a_model_that_sees_everything_has_no_ceiling():
+    model, words = toy("bert")
+    _, overall = observed(model, [words]).result()
+    assert all((overall["all_arcs"].ceiling[d] == 1).all() for d in DIRECTIONS)
+    assert overall["all_arcs"].best.ceiling == 1.0
+
+
+def test_no_accuracy_lies_above_its_ceiling():
+    model = models.encoder("gpt2")
+    sentences = [
+        sentence(text, heads, unit=unit, ordinal=unit)
+        for unit, (text, heads) in enumerate(
+            (("a b c d", (2, 0, 4, 2)), ("e f g", (3, 3, 0)), ("h i j k", (0, 1, 2, 2)))
+        )
+    ]
+    relations, overall = observed(model, sentences).result()
+    for score in (*relations.values(), *overall.values()):
+        for direction in DIRECTIONS:
+            assert (score.accuracy[direction] <= score.ceiling[direction][:, None]).all()
+    # Of 8 arcs the head of 4 stands on the left: c-d the other way, d-b, i-h, j-i, k-i.
+    assert overall["all_arcs"].ceiling[TO_HEAD][0] == 4 / 8
+    assert overall["all_arcs"].ceiling[FROM_HEAD][0] == 4 / 8
+
+
+def test_layers_with_windows_have_ceilings_of_their_own(encoder):
+    words = sentence("the dog is old", (2, 4, 4, 0))
+    (batch,) = batches(encoder, [words])
+    n = batch.input_ids.shape[1]
+    assert n == 6, "one piece a word"
+    observer = Dependency(encoder, RESAMPLING)
+    probs = torch.full((1, encoder.n_heads, n, n), 1 / n)
+    for layer in range(encoder.n_layers):
+        mask = None if layer == 0 else band(False, 1, batch.valid)
+        observer.update(Block(layer, 0, probs, batch, batch, mask))
+    observer.close(batch)
+    _, overall = observer.result()
+    # dog -> old lies two words away.
+    for direction in DIRECTIONS:
+        assert overall["all_arcs"].ceiling[direction].tolist() == pytest.approx([1] + [2 / 3] * 5)
 
 
 def test_arcs_on_words_without_pieces_are_left_out_and_counted(encoder):

@@ -10,9 +10,14 @@ N_LAYERS, N_HEADS = 3, 4
 N_MAPS = 2 * N_LAYERS * N_HEADS
 
 
-def columns(per_unit, cases, n_units=None):
-    """Weighted sums [C, K] of per-unit hits [units, maps + offsets] and cases [units]."""
-    table = np.concatenate([per_unit, np.asarray(cases).reshape(-1, 1)], axis=1)
+def columns(per_unit, cases, visible=None):
+    """Weighted sums [C, K] of per-unit hits [units, maps + offsets] and cases [units].
+
+    visible: [units, 2 * L] arcs that can be seen; by default all.
+    """
+    count = np.asarray(cases).reshape(-1, 1)
+    seen = np.repeat(count, 2 * N_LAYERS, axis=1) if visible is None else visible
+    table = np.concatenate([per_unit, seen, count], axis=1)
     return Resampling(3, "cd" * 32).weights(range(len(cases))).T @ table
 
 
@@ -186,3 +191,21 @@ def test_relations_borne_by_few_units_can_make_totals_borne_by_enough():
 
 def test_no_arcs_give_no_totals():
     assert totals_of({}, {}, (N_LAYERS, N_HEADS)) == ({}, {})
+
+
+def test_ceilings_by_hand():
+    # Of 10 arcs a unit, 5, 6 and 10 are seen by the layers one way, and 5, 4 and 10 the other way.
+    visible = np.tile([5, 6, 10, 5, 4, 10], (20, 1))
+    sums = columns(*hits_with(heads=[((1, 1, 2), 4)]), visible=visible)
+    found = score(Tallies.of("x", sums, (N_LAYERS, N_HEADS), few_units=False))
+    assert found.ceiling["dependent_to_head"].tolist() == [0.5, 0.6, 1.0]
+    assert found.ceiling["head_to_dependent"].tolist() == [0.5, 0.4, 1.0]
+    assert (found.best.accuracy, found.best.ceiling) == (0.4, 0.4)
+
+
+def test_layers_that_are_not_seen_have_neither_accuracy_nor_ceiling():
+    sums = columns(*random_hits(3))
+    found = score(Tallies.of("x", sums, (N_LAYERS, N_HEADS), few_units=False), unseen=(1,))
+    for values in (*found.accuracy.values(), *found.ceiling.values()):
+        assert np.isnan(values[1]).all()
+        assert np.isfinite(values[[0, 2]]).all()

@@ -10,16 +10,16 @@ import scipy.stats
 import torch
 
 from headscope.datasets import Sentence, open_corpus
-from headscope.errors import MergeError
 from headscope.extraction.batches import batches
 from headscope.extraction.hook import attention_set_to, inputs
-from headscope.extraction.loading import untrained
-from headscope.extraction.measures import MEASURES
+from headscope.extraction.measures import MEASURES, NOT_SQUARE
 from headscope.extraction.observers import BOOTSTRAP, MIN_UNITS, Resampling
 from headscope.extraction.run import run
 from headscope.probing.surface import Surface
 from tests import models
 from tests.loops import Sequence, plain_surface, pooled, uniform_attention
+
+NOWHERE = {"other_segment", "other_text", "sink"}
 
 EXPECTED = Path(__file__).resolve().parents[1] / "data" / "expected" / "surface.json"
 RESAMPLING = Resampling(0, "ef" * 32)
@@ -32,6 +32,11 @@ NAMES = {
 
 def observed(encoder, sentences, *, batch_tokens=1024, resampling=RESAMPLING):
     return models.shown(Surface(encoder, resampling), sentences, batch_tokens=batch_tokens)
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return models.encoder("bert")
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +85,8 @@ def plain(encoder, sentences):
             rows[name] += {"previous": n - 1, "next": n - 1}.get(name, n)
             if name.startswith("entropy_from"):
                 rows[name] += 1 - n
+            if name in NOWHERE:
+                rows[name] = 0
         for layer in range(encoder.n_layers):
             for head in range(encoder.n_heads):
                 a = maps[layer][0, head].double().numpy()
@@ -90,18 +97,22 @@ def plain(encoder, sentences):
                     sums["next"][at] += a[i, i + 1] if i + 1 < n else 0
                     sums["distance"][at] += sum(a[i, j] * abs(i - j) for j in range(n))
                     sums["entropy"][at] += scipy.stats.entropy(a[i])
+                    sums["entropy_relative"][at] += scipy.stats.entropy(a[i]) / np.log(n)
                     for name, where in keys.items():
                         sums[name][at] += a[i, np.array(where)].sum()
                 for name in ("entropy_from_first", "entropy_from_cls"):
                     sums[name][at] += scipy.stats.entropy(a[0])
-    return {name: (sums[name] / rows[name], rows[name]) for name in MEASURES}
+    there = [name for name in MEASURES if rows[name]]
+    return {name: (sums[name] / rows[name], rows[name]) for name in there}
 
 
 def test_equals_plain_loops_over_the_models_own_attention(encoder):
     some = [s for s in open_corpus("demo", limit=150).read() if 3 < len(s.words) < 13][:10]
     assert len(some) == 10
     result = observed(encoder, some, batch_tokens=200).result()
-    for name, (values, rows) in plain(encoder, some).items():
+    expected = plain(encoder, some)
+    assert {name for name, item in result.items() if item.why_null} == MEASURES.keys() - expected
+    for name, (values, rows) in expected.items():
         assert result[name].n == rows, name
         np.testing.assert_allclose(result[name].values, values, atol=2e-6, err_msg=name)
 
@@ -144,7 +155,9 @@ def in_loops(encoder, batch, attention, layer, head):
 def test_every_family_equals_plain_loops_and_what_cannot_exist_is_null(kind):
     model = models.encoder(kind)
     some = tiny_sentences(model)
-    result = observed(model, some, batch_tokens=40).result()
+    observer = observed(model, some, batch_tokens=40)
+    ways = {"all": observer.result(), **observer.variants()}
+    assert list(ways) == ["all", "without_first"]
     batch_of_each = [next(batches(model, [sentence])) for sentence in some]
     attention_of_each = [models.own_attention(model, batch)[0] for batch in batch_of_each]
     for layer, head in np.ndindex(model.n_layers, model.n_heads):
@@ -152,121 +165,50 @@ def test_every_family_equals_plain_loops_and_what_cannot_exist_is_null(kind):
             in_loops(model, batch, attention, layer, head)
             for batch, attention in zip(batch_of_each, attention_of_each, strict=True)
         ]
-        uniform = [
-            replace(s, attention=uniform_attention(len(s.attention), s.causal)) for s in sequences
-        ]
-        flat = pooled(map(plain_surface, uniform))
-        for name, (total, n_rows) in pooled(map(plain_surface, sequences)).items():
-            item = result[name]
-            assert item.n == n_rows, name
-            if n_rows == 0:
-                assert item.why_null == MEASURES[name].why_none
-                assert item.uniform is None
-                assert np.isnan(item.values).all()
-            else:
-                assert item.values[layer, head] == pytest.approx(total / n_rows, abs=2e-6), name
-                assert item.uniform == pytest.approx(flat[name][0] / n_rows, abs=1e-9), name
-    nulls = {name for name, item in result.items() if item.why_null}
-    gone = {"next", "cls", "separator", "special", "entropy_from_cls"}
-    assert nulls == (gone if kind == "gpt2" else set())
+        uniform = [replace(s, attention=uniform_attention(s)) for s in sequences]
+        for way, result in ways.items():
+            flat = pooled(plain_surface(sequence, way) for sequence in uniform)
+            found = pooled(plain_surface(sequence, way) for sequence in sequences)
+            for name, expected in found.items():
+                assert_equals(result[name], (layer, head), expected, flat[name])
+    nulls = {name for name, item in ways["all"].items() if item.why_null}
+    gone = {"next", "cls", "separator", "special", "entropy_from_cls"} | NOWHERE
+    assert nulls == (gone if kind == "gpt2" else NOWHERE)
+    nulls = {name for name, item in ways["without_first"].items() if item.why_null}
+    assert nulls == (gone | {"first", "entropy_from_first"} if kind == "gpt2" else
+                     NOWHERE | {"first", "cls"})  # fmt: skip
 
 
-def batches_of(model, group, probs):
-    """[(batch, maps of its layers)] of the same maps: all at once, one by one, or as grouped."""
-    whole = models.batch_of(model, (9, 5, 7, 4, 6))
-    if group == "together":
-        return [(whole, probs)]
-    parts = []
-    for row in range(len(whole)):
-        n = int(whole.n_tokens[row])
-        parts.append((models.sentence_of(whole, row), probs[:, row : row + 1, :, :n, :n]))
-    return parts
+def assert_equals(item, place, expected, flat):
+    """A map has, for one head, the mean of plain loops, and its uniform value."""
+    total, n_rows, undefined = expected
+    if n_rows == undefined:
+        assert item.why_null
+        assert item.uniform is item.uniform_by_layer is item.undefined is None
+        assert np.isnan(item.values).all()
+        return
+    assert item.n == n_rows, item.name
+    assert item.undefined is None or item.undefined[place] == undefined, item.name
+    assert item.values[place] == pytest.approx(total / (n_rows - undefined), abs=5e-6), item.name
+    even = flat[0] / (flat[1] - flat[2])
+    assert item.uniform == pytest.approx(even, abs=1e-9), item.name
+    assert item.uniform_by_layer == pytest.approx([even] * len(item.values), abs=1e-9)
 
 
-def fed(model, parts, *, block=None):
-    """A Surface that was handed these maps."""
-    observer = Surface(model, RESAMPLING)
-    for batch, maps in parts:
-        for layer, probs in enumerate(maps):
-            n_rows = probs.shape[2]
-            for start in range(0, n_rows, block or n_rows):
-                stop = min(start + (block or n_rows), n_rows)
-                observer.update(layer, start, probs[:, :, start:stop], batch)
-        observer.close(batch)
-    return observer
+def test_reasons_say_why_a_measure_is_gone(tiny):
+    observer = observed(tiny, tiny_sentences(tiny))
+    assert observer.result()["sink"].why_null == MEASURES["sink"].why_none
+    without = observer.variants()["without_first"]
+    assert without["sink"].why_null == MEASURES["sink"].why_none
+    for name in ("first", "cls"):
+        assert without[name].why_null == "it does not exist once the first token is left out"
 
 
-@pytest.fixture(scope="module")
-def tiny():
-    return models.encoder("bert")
-
-
-@pytest.fixture(scope="module")
-def maps(tiny):
-    """[L, B, H, T, T] random maps in which padding gets nothing and its rows hold anything."""
-    valid = models.batch_of(tiny, (9, 5, 7, 4, 6)).valid
-    scores = torch.randn(3, 5, 4, 9, 9, generator=torch.Generator().manual_seed(0)) * 2
-    return scores.masked_fill(~valid[None, :, None, None, :], -torch.inf).softmax(4)
-
-
-def assert_equal_sums(found, expected):
-    np.testing.assert_allclose(found.sums, expected.sums, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(found.uniform, expected.uniform, rtol=0, atol=1e-9)
-    np.testing.assert_array_equal(found.counts, expected.counts)
-    assert found.units == expected.units
-
-
-def test_the_same_maps_in_any_batches_blocks_and_halves_give_the_same_sums(tiny, maps):
-    together = fed(tiny, batches_of(tiny, "together", maps))
-    one_by_one = batches_of(tiny, "alone", maps)
-    assert_equal_sums(fed(tiny, one_by_one), together)
-    assert_equal_sums(fed(tiny, one_by_one[::-1]), together)
-    for block in (1, 2, 4, 8):
-        blocks = fed(tiny, batches_of(tiny, "together", maps), block=block)
-        assert_equal_sums(blocks, together)
-    for cut in range(6):
-        halves = fed(tiny, one_by_one[:cut]), fed(tiny, one_by_one[cut:])
-        assert_equal_sums(halves[0] + halves[1], together)
-        assert_equal_sums(halves[1] + halves[0], together)
-    empty = Surface(tiny, RESAMPLING)
-    assert_equal_sums(together + empty, together)
-
-
-def test_adding_leaves_both_parts_as_they_were(tiny, maps):
-    first, second = (fed(tiny, part) for part in (batches_of(tiny, "alone", maps)[:2], []))
-    kept = [first.sums.copy(), second.sums.copy()]
-    both = first + second
-    both.sums += 1
-    both.counts += 1
-    np.testing.assert_array_equal(first.sums, kept[0])
-    np.testing.assert_array_equal(second.sums, kept[1])
-    assert second.counts.sum() == 0
-
-
-def test_result_can_be_asked_for_at_any_time(tiny, maps):
-    parts = batches_of(tiny, "alone", maps)
-    asked, plain_one = Surface(tiny, RESAMPLING), fed(tiny, parts)
-    assert all(item.n == 0 and item.why_null for item in asked.result().values())
-    for batch, layers in parts:
-        for layer, probs in enumerate(layers):
-            asked.update(layer, 0, probs, batch)
-            asked.result()
-        before = {name: item.n for name, item in asked.result().items()}
-        asked.close(batch)
-        assert before["entropy"] < asked.result()["entropy"].n
-    np.testing.assert_array_equal(asked.sums, plain_one.sums)
-    np.testing.assert_array_equal(asked.counts, plain_one.counts)
-
-
-def test_a_batch_that_was_not_closed_is_in_no_sums(tiny, maps):
-    (first, layers), second, *_ = batches_of(tiny, "alone", maps)
-    observer = Surface(tiny, RESAMPLING)
-    observer.update(0, 0, layers[0], first)
-    for layer, probs in enumerate(second[1]):
-        observer.update(layer, 0, probs, second[0])
-    observer.close(second[0])
-    observer.close(first)  # of which nothing is held any more
-    assert_equal_sums(observer, fed(tiny, [second]))
+def test_cross_attention_says_why_places_are_not_compared(tiny):
+    info = replace(tiny.info, attention="cross")
+    result = Surface(replace(tiny, info=info), RESAMPLING).result()
+    told = {name for name, item in result.items() if item.why_null == NOT_SQUARE}
+    assert told == {"previous", "next", "self", "other_segment", "other_text", "distance"}
 
 
 def test_uniform_baseline_by_hand(encoder, sentences):
@@ -316,8 +258,8 @@ def test_intervals_equal_a_plain_bootstrap_loop(encoder, ewt):
     alone = {u: observed(encoder, group) for u, group in per_unit.items()}
     weights = RESAMPLING.weights(list(alone))[:, BOOTSTRAP]
     at = list(MEASURES).index("previous")
-    sums = np.stack([o.sums[0, 2, 8, at] for o in alone.values()])
-    rows = np.stack([o.counts[0, at] for o in alone.values()])
+    sums = np.stack([o.sums[0, 2, 8, 0, at] for o in alone.values()])
+    rows = np.stack([o.counts[0, 2, 0, at] for o in alone.values()])
     drawn = [(w * sums).sum() / (w * rows).sum() for w in weights.T]
     item = observed(encoder, [s for group in per_unit.values() for s in group]).result()["previous"]
     low, high = np.percentile(drawn, [2.5, 97.5])
@@ -338,25 +280,6 @@ def test_data_without_parts_of_speech_have_no_punctuation_all(encoder, sentences
     assert "no parts of speech" in result["punctuation_all"].why_null
     assert np.isnan(result["punctuation_all"].values).all()
     assert result["punctuation"].why_null is None
-
-
-@pytest.mark.parametrize(
-    ("other", "told"),
-    [
-        (Resampling(1, "ef" * 32), "different runs: seed 0 and 1$"),
-        (Resampling(0, "e" * 64), "different runs: corpus efefefefefef and eeeeeeeeeeee$"),
-    ],
-)
-def test_another_seed_or_corpus_does_not_merge(tiny, other, told):
-    with pytest.raises(MergeError, match=told):
-        Surface(tiny, RESAMPLING) + Surface(tiny, other)
-
-
-def test_another_model_does_not_merge(tiny, encoder):
-    with pytest.raises(MergeError, match="heads 3 x 4 and 6 x 12"):
-        Surface(tiny, RESAMPLING) + Surface(encoder, RESAMPLING)
-    with pytest.raises(MergeError, match="sums of different runs: weights [0-9a-f]{12} in float32"):
-        Surface(encoder, RESAMPLING) + Surface(untrained(encoder, 0), RESAMPLING)
 
 
 def test_a_measure_that_few_units_have_gets_no_interval(encoder):

@@ -8,7 +8,7 @@ import pytest
 from headscope.report.dependency import dependency_section
 from headscope.results import DependencyResult
 from headscope.visualize.labels import interval, signed
-from tests.synthetic import dependency, provenance
+from tests.synthetic import causal, dependency, provenance
 
 ORIGIN = provenance(n_layers=4, n_heads=2)
 LABELS = ("nsubj", "obj", "det", "acl:relcl", "case", "conj")
@@ -28,6 +28,17 @@ def row(section, label):
 def test_columns_come_in_order_with_held_out_first(result):
     keys = re.findall(r'data-key="(\w+)"', dependency_section(result, linked=False))
     assert keys == ["relation", "count", "head", "held_out", "accuracy", "tied", "offset", "gain"]
+
+
+def test_ceilings_are_a_column_only_where_there_are_some(result):
+    assert "ceiling" not in dependency_section(result, linked=False)
+    bounded = causal(result)
+    section = dependency_section(bounded, linked=False)
+    keys = re.findall(r'data-key="(\w+)"', section)
+    assert keys[4:7] == ["accuracy", "ceiling", "tied"]
+    assert "no attention head of that layer can reach more" in section
+    ceiling = bounded.relations["nsubj"].best.ceiling
+    assert f'<td data-value="{ceiling}">{ceiling:.3f}</td>' in row(section, "nsubj")
 
 
 def test_a_row_has_every_figure(result):

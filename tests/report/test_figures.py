@@ -29,9 +29,9 @@ def test_title_and_selector_become_html():
     document = data_of(block)
     assert "updatemenus" not in document["layout"]
     assert "title" not in document["layout"]
-    assert len(document["menus"][0]) == len(surface(ORIGIN).measures)
+    assert len(document["menus"][0]) == len(surface(ORIGIN).all_ways())
     # The figure itself is as it was.
-    assert figure.layout.updatemenus[0].active == list(surface(ORIGIN).measures).index("entropy")
+    assert figure.layout.updatemenus[0].active == list(surface(ORIGIN).all_ways()).index("entropy")
 
 
 def test_a_block_has_a_label_and_room():

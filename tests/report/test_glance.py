@@ -5,7 +5,7 @@ from dataclasses import replace
 from headscope.report.glance import glance
 from headscope.results import DependencyResult, SurfaceResult
 from headscope.visualize.relations import beats_offset
-from tests.synthetic import dependency, provenance, surface
+from tests.synthetic import causal, dependency, provenance, surface
 
 ORIGIN = provenance(n_layers=4, n_heads=2)
 
@@ -25,6 +25,15 @@ def test_the_best_head_over_all_arcs_stands_beside_the_offset():
     assert f"{score.best.held_out_accuracy:.3f}" in found
     assert f"{score.offset_baseline.held_out_accuracy:.3f}" in found
     assert f'data-direction="{score.best.direction}"' in found
+
+
+def test_a_ceiling_stands_beside_the_best_head():
+    result = dependency(ORIGIN)
+    assert "other end" not in glance(None, result, linked=False)
+    bounded = causal(result)
+    ceiling = bounded.overall["all_arcs"].best.ceiling
+    said = f"It sees the other end of {ceiling:.3f} of them: more it cannot find."
+    assert said in glance(None, bounded, linked=False)
 
 
 def test_the_strongest_positional_heads():

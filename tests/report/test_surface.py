@@ -45,6 +45,26 @@ def test_spread_and_distance_also_list_the_lowest():
     assert "Lowest 5 heads" not in article(section, "self")
 
 
+def test_a_measure_taken_otherwise_has_its_own_text_figures_and_heads():
+    result = surface(ORIGIN)
+    found = article(surface_section(result, linked=False), "self, first token left out")
+    assert "pays to itself. Here the first token is left out" in found
+    assert "up to 6,286 of a head that look at nothing but the first token" in found
+    place = top_heads(result.measures["self"].values[None, 1:].reshape(3, 2), 1)[0]
+    assert f"{result.measures['self'].values[1:][place] / 2:.3f}" in found
+    as_they_are = article(surface_section(result, linked=False), "self")
+    assert "left out" not in as_they_are
+
+
+def test_ways_of_a_control_stand_beside_the_same_way():
+    control = surface(provenance(n_layers=4, n_heads=2, settings={"control": "shuffled-words"}))
+    result = surface(ORIGIN, seed=3, control=control)
+    label = "self, first token left out"
+    found = article(surface_section(result, linked=False), label)
+    place = top_heads(result.all_ways()[label].values, 1)[0]
+    assert f"{control.all_ways()[label].values[place]:.3f}</td></tr>" in found
+
+
 def test_missing_measures_and_intervals_say_why():
     section = surface_section(surface(ORIGIN), linked=False)
     assert "Not available: the tokenizer has no [CLS] token." in article(section, "cls")

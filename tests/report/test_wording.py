@@ -1,12 +1,20 @@
 """Plain words."""
 
 from headscope.extraction.measures import MEASURES as DEFINED
-from headscope.report.wording import MEASURES, footer, measure_sentence
+from headscope.report.wording import MEASURES, WAYS, footer, measure_sentence
+from headscope.results.surface import WAY_LABELS
 from tests.synthetic import dependency, provenance, surface
 
 
 def test_every_measure_has_a_sentence():
     assert set(DEFINED) == set(MEASURES)
+
+
+def test_every_way_has_a_sentence():
+    assert set(WAYS) == set(WAY_LABELS.values()) - {"all tokens"}
+    assert measure_sentence("self, from the second text") == (
+        f"{MEASURES['self']} {WAYS['from the second text']}"
+    )
 
 
 def test_an_unknown_measure_points_to_the_definition():

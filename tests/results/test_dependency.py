@@ -1,6 +1,10 @@
 import math
+from dataclasses import replace
 
+import numpy as np
 import pytest
+
+from headscope.results import DIRECTIONS
 
 
 def test_json_fits_the_schema(dependency_result, check_json):
@@ -90,6 +94,17 @@ def test_frame_of_a_controlled_result_has_the_control_as_columns(dependency_resu
     assert frame.iloc[0]["control_held_out_accuracy"] == 0.55
     assert frame.iloc[0]["control_accuracy"] == 0.6
     assert math.isnan(frame.iloc[1]["control_accuracy"])
+
+
+def test_ceilings_below_1_are_known_layers_that_are_not_seen_aside(dependency_result):
+    result = dependency_result()
+    assert result.has_ceilings
+    full = {side: np.array([1.0, np.nan, 1.0]) for side in DIRECTIONS}
+    scores = {"nsubj": replace(result.relations["nsubj"], ceiling=full)}
+    assert not replace(result, relations=scores, overall=scores).has_ceilings
+    one_way = full | {"head_to_dependent": np.array([1.0, 0.9, 1.0])}
+    low = {"nsubj": replace(result.relations["nsubj"], ceiling=one_way)}
+    assert replace(result, relations=low, overall=scores).has_ceilings
 
 
 def test_heads_frame_has_one_row_a_relation_direction_and_head(dependency_result):

@@ -61,11 +61,18 @@ def test_ways_that_leave_no_token_out_have_nothing_undefined(surface_result, che
 def test_all_ways_have_names_for_people_and_none_that_does_not_exist(surface_result):
     result = surface_result()
     assert list(result.all_ways()) == [
-        "previous", "entropy", "cls", "previous, first token left out",
-        "entropy, first token left out",
+        "previous", "entropy", "previous, first token left out", "entropy, first token left out",
+        "cls",
     ]  # fmt: skip
     found = result.all_ways()["previous, first token left out"]
     assert found is result.variants["without_first"]["previous"]
+
+
+def test_layers_whose_uniform_values_differ(surface_result):
+    measures = surface_result().measures
+    assert measures["previous"].differs_by_layer
+    assert not measures["entropy"].differs_by_layer
+    assert not measures["cls"].differs_by_layer
 
 
 def test_control_stands_beside_with_numbers_only(surface_result, check_json):

@@ -17,7 +17,9 @@ HOSTILE = "<img src=x onerror=alert(1)>%{z}"
 
 def a_map(**changes):
     values = np.arange(8.0).reshape(4, 2) / 10
-    item = HeadMap("previous", values, "probability", 50, 0.125, values - 0.01, values + 0.01)
+    item = HeadMap(
+        "previous", values, "probability", 50, 0.125, low=values - 0.01, high=values + 0.01
+    )
     return replace(item, **changes)
 
 
@@ -53,7 +55,9 @@ def test_without_an_interval_hover_says_why():
 
 
 def test_probabilities_span_0_to_1_and_others_up_to_their_largest():
-    assert (head_map(a_map()).data[0].zmin, head_map(a_map()).data[0].zmax) == (0, 1)
+    for units in ("probability", "share"):
+        trace = head_map(a_map(units=units)).data[0]
+        assert (trace.zmin, trace.zmax) == (0, 1)
     assert head_map(a_map(units="nats")).data[0].zmax == pytest.approx(0.7)
     assert head_map(a_map(units="nats", values=np.zeros((4, 2)))).data[0].zmax == 1
 
@@ -96,13 +100,51 @@ def test_the_selector_shows_one_measure_at_a_time():
     figure = surface_maps(result, measure="entropy")
     assert {trace.meta for trace in figure.data if trace.visible} == {"entropy"}
     (menu,) = figure.layout.updatemenus
-    assert [button.name for button in menu.buttons] == list(result.measures)
+    assert [button.name for button in menu.buttons] == list(result.all_ways())
     assert menu.buttons[menu.active].name == "entropy"
     for button in menu.buttons:
         shown, heading = button.args
         names = [trace.meta for trace, on in zip(figure.data, shown["visible"], strict=True) if on]
         assert set(names) == {button.name}
         assert heading["title.text"] == button.name
+
+
+def test_ways_follow_their_measures_and_what_does_not_exist_comes_last():
+    names = [button.name for button in surface_maps(surface(ORIGIN)).layout.updatemenus[0].buttons]
+    assert names[:2] == ["previous", "next"]
+    assert names[-3:] == ["cls", "other_text", "sink"]
+    assert "self, first token left out" in names
+    assert "first, first token left out" not in names
+
+
+def test_a_way_can_be_shown_and_says_how_many_rows_are_left_out():
+    result = surface(ORIGIN)
+    label = "self, first token left out"
+    figure = surface_maps(result, measure=label)
+    heat, gap = (trace for trace in figure.data if trace.visible)
+    assert np.isnan(np.asarray(heat.z)[0, 0])
+    expected = result.measures["self"].values[0, 1] / 2
+    assert np.asarray(heat.z)[0, 1] == pytest.approx(expected, abs=1e-6)
+    assert "no row has mass besides the first token" in gap.hovertemplate
+    assert "%{customdata[2]:,.0f} rows look at the first token alone" in heat.hovertemplate
+    assert np.asarray(heat.customdata)[0, 1, 2] == 600
+    assert "(up to 6,286 of a head that look at nothing but the first token left out)" in (
+        figure.layout.title.subtitle.text
+    )
+
+
+def test_uniform_values_that_differ_by_layer_are_told_layer_by_layer():
+    by_layer = np.array([0.5, 0.25, 0.25, 0.2])
+    (trace,) = head_map(a_map(uniform_by_layer=by_layer)).data
+    assert "uniform attention in this layer: %{customdata[2]:.3f}" in trace.hovertemplate
+    assert np.asarray(trace.customdata)[3, 1, 2] == pytest.approx(0.2)
+    (trace,) = head_map(a_map(uniform_by_layer=by_layer, low=None)).data
+    assert "in this layer: %{customdata[0]:.3f}" in trace.hovertemplate
+    assert np.asarray(trace.customdata)[0].ravel().tolist() == [0.5, 0.5]
+    told = subtitle(a_map(uniform_by_layer=by_layer))
+    assert told.endswith("would give 0.125 (0.200 to 0.500, by layer)")
+    same = subtitle(a_map(uniform_by_layer=np.full(4, 0.125)))
+    assert same.endswith("would give 0.125")
 
 
 def test_measures_that_do_not_exist_are_listed_with_the_reason():
@@ -137,6 +179,7 @@ def test_a_subtitle_has_units_count_and_baseline():
         "share of attention, 0 to 1; mean over 50 query rows; uniform attention would give 0.125"
     )
     assert subtitle(a_map(units="tokens")).startswith("in tokens")
+    assert subtitle(a_map(units="share")).startswith("share of the largest possible, 0 to 1;")
 
 
 def test_unknown_measures_and_empty_results_are_refused():

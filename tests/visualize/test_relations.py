@@ -9,7 +9,7 @@ from headscope.errors import HeadscopeError
 from headscope.results import DIRECTIONS, DependencyResult
 from headscope.visualize import best_heads, relation_map, relations
 from headscope.visualize.relations import beats_offset, kept_relations
-from tests.synthetic import dependency, provenance
+from tests.synthetic import causal, dependency, provenance
 
 ORIGIN = provenance(n_layers=4, n_heads=2)
 LABELS = ("nsubj", "obj", "det", "acl:relcl", "case", "conj")
@@ -67,6 +67,19 @@ def test_hover_has_interval_and_offset(result):
     low = score.low["dependent_to_head"][1, 0]
     assert f"95 % interval: {low:.3f} to" in trace.text[1][2]
     assert f"best offset ({score.offset_baseline.offset:+d})".replace("-", "−") in trace.text[1][2]
+
+
+def test_hover_has_the_ceiling_where_there_is_one(result):
+    trace = cells(relation_map(result), "dependent_to_head")
+    assert not any("ceiling" in note for row in trace.text for note in row)
+    figure = relation_map(causal(result))
+    for direction, height in zip(DIRECTIONS, ("0.600", "0.400"), strict=True):
+        for row in cells(figure, direction).text:
+            assert all(note.count(f"<br>ceiling: {height}, for no more of") == 1 for note in row)
+    dots = [trace for trace in best_heads(causal(result)).data if trace.error_x.array is not None]
+    notes = [note for trace in dots for note in trace.text]
+    assert len(notes) == 3 + 2
+    assert all(note.count("<br>ceiling: 0.") == 1 for note in notes)
 
 
 def test_without_intervals_hover_says_why(result):
