@@ -91,6 +91,23 @@ class Options:
             "of the sentence."
         ),
     ] = "column"
+    windows: Annotated[
+        bool,
+        typer.Option(
+            "--windows",
+            help="Cut documents into windows of whole sentences, as long as the model takes, in "
+            "place of single sentences.",
+        ),
+    ] = False
+    window_tokens: Annotated[
+        int | None, typer.Option(help="Tokens that a window holds at most.")
+    ] = None
+    stride: Annotated[
+        int,
+        typer.Option(
+            help="Sentences that the next window repeats, to be attended to and not scored."
+        ),
+    ] = 0
     limit: Annotated[int | None, typer.Option(help="Take only the first N sentences.")] = None
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave broken sentences out, count and list them.")

@@ -19,6 +19,8 @@ def settings_of(
     """Settings of the record from what the user gave; what makes no sense is refused early."""
     from headscope.extraction.record.identity import RecordSettings
 
+    if options.windows:
+        raise HeadscopeError("found --windows; a record keeps the attention of single sentences")
     if options.control is not None:
         raise HeadscopeError(
             f"found --control {options.control}; a record has no control: give it to the analysis "

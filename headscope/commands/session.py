@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headscope.datasets import Corpus
     from headscope.extraction.encoder import Encoder
     from headscope.extraction.run import Progress
+    from headscope.extraction.windows import Windows
     from headscope.probing.analysis import Analysis, Settings
     from headscope.results import Result
 
@@ -78,7 +79,18 @@ def settings_of(
         n_examples=n_examples,
         batch_tokens=options.batch_tokens,
         target=options.target,  # type: ignore[arg-type]
+        windows=_windows(options),
     )
+
+
+def _windows(options: Options) -> Windows | None:
+    from headscope.extraction.windows import Windows
+
+    if options.windows:
+        return Windows(options.window_tokens, options.stride)
+    if options.window_tokens is not None or options.stride:
+        raise HeadscopeError("--window-tokens and --stride say how --windows cuts; add --windows")
+    return None
 
 
 def check_outputs(outputs: Sequence[Path] | None) -> None:

@@ -2,10 +2,11 @@
 
 from headscope.datasets.conllu import ConlluSentence, read_conllu, write_conllu
 from headscope.datasets.pairs import columns_of
-from headscope.datasets.sentences import Annotation, Corpus, Sentence, Unit, coarse
+from headscope.datasets.sentences import OUTSIDE, Annotation, Corpus, Sentence, Unit, coarse
 from headscope.datasets.sources import open_corpus
 
 __all__ = [
+    "OUTSIDE",
     "Annotation",
     "ConlluSentence",
     "Corpus",

@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-Unit = Literal["document", "sentence"]
-"""What intervals resample: documents where the data mark them, else sentences."""
+Unit = Literal["document", "sentence", "window"]
+"""What intervals resample: documents where marked, else sentences or windows of sentences."""
+
+OUTSIDE = -1
+"""Stands for a syntactic head in another window, where a long sentence had to be cut."""
 
 Annotation = Literal["gold", "parsed"]
 """Who drew the trees: people (a treebank) or a parser (spaCy)."""
@@ -23,7 +26,8 @@ class Sentence:
 
     Attributes:
         words: forms of the syntactic words, in order, W of them.
-        heads: for each word the 1-based number of its syntactic head, 0 for the root.
+        heads: for each word the 1-based number of its syntactic head, 0 for the root, `OUTSIDE` for
+            one that is not among these words.
         relations: for each word its relation to its head, subtype included, such as `nsubj:pass`.
         upos: for each word its universal part of speech, `_` where not annotated.
         sent_id: the file's own name of the sentence, else its 1-based number in the file.
@@ -35,6 +39,9 @@ class Sentence:
             there is one text only.
         label: what the data say about the sentence or pair, None where they say nothing.
         target: the text that a decoder is to write, None where the data have none.
+        n_context: how many of its first words are only attended to: of a window of sentences, those
+            that an earlier window has scored.
+        n_sentences: how many sentences of the file it stands for, those of its context left out.
     """
 
     words: tuple[str, ...]
@@ -48,6 +55,8 @@ class Sentence:
     n_first: int | None = None
     label: str | None = None
     target: Sentence | None = None
+    n_context: int = 0
+    n_sentences: int = 1
 
 
 @dataclass(frozen=True)
@@ -58,7 +67,7 @@ class Corpus:
         name: as the user gave it (file name without folders), or `demo`.
         sha256: of the bytes of the file as they lie on disk.
         format: `conllu`, `text` or `pairs`.
-        unit: what intervals resample, `document` or `sentence`.
+        unit: what intervals resample, `document`, `sentence` or `window`.
         annotation: `gold` or `parsed`.
         note: one line that every report repeats (a cut, a parser's name), or an empty string.
         read: opens the source anew and yields its sentences; raises InputError or ParseError.

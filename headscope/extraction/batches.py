@@ -88,6 +88,15 @@ class Batch:
         return self.valid.sum(1)
 
     @cached_property
+    def scored(self) -> Tensor:
+        """[B, T] True at the tokens whose rows count: all but padding and repeated context."""
+        n_context = [sentence.n_context for sentence in self.sentences]
+        if not any(n_context):
+            return self.valid
+        known = torch.tensor(n_context, device=self.valid.device).unsqueeze(1)
+        return self.valid & ((self.word_of >= known) | (self.word_of == NO_WORD))
+
+    @cached_property
     def n_words(self) -> int:
         """W, the number of words of the longest sentence."""
         return max(pieces.n_words for pieces in self.pieces)
@@ -111,15 +120,17 @@ class Tally:
 
     def add(self, sentence: Sentence, pieces: Pieces, unk_id: int | None) -> None:
         """Counts a sentence that goes into a batch, or its target where that has the queries."""
-        self.n_sentences += 1
-        self.n_words += pieces.n_words
-        self.n_tokens += len(pieces.ids)
-        self.n_pieces += int((~pieces.special).sum())
-        unknown = pieces.word_of[(pieces.ids == unk_id) & ~pieces.special]
+        new = pieces.special | (pieces.word_of >= sentence.n_context)
+        self.n_sentences += sentence.n_sentences
+        self.n_words += pieces.n_words - sentence.n_context
+        self.n_tokens += int(new.sum())
+        self.n_pieces += int((new & ~pieces.special).sum())
+        unknown = pieces.word_of[(pieces.ids == unk_id) & new & ~pieces.special]
         self.n_unknown += len(unknown)
         self.n_unknown_words += len(np.unique(unknown))
         self.units.add(sentence.unit)
-        self.skipped["words_without_pieces"] += int((~pieces.has_piece).sum())
+        without = ~pieces.has_piece[sentence.n_context :]
+        self.skipped["words_without_pieces"] += int(without.sum())
 
     def leave_out(self, reason: str, sentence: Sentence, detail: str) -> None:
         """Counts a sentence that cannot be observed and notes which one it is."""

@@ -22,6 +22,7 @@ class Tokens:
 
     Attributes:
         valid: [B, T] True at tokens, False at padding.
+        scored: [B, T] True at the tokens whose rows count.
         first: [B, T] True at the first token.
         sets: name -> [B, T] True at the tokens of a set: each of `MASSES`, `all`, and the segments
             and texts `segment 0`, `segment 1`, `text 0`, `text 1`.
@@ -31,6 +32,7 @@ class Tokens:
     """
 
     valid: Where
+    scored: Where
     first: Where
     sets: dict[str, Where]
     annotated: Tensor
@@ -42,6 +44,7 @@ class Tokens:
         return replace(
             self,
             valid=self.valid[:, start:stop],
+            scored=self.scored[:, start:stop],
             first=self.first[:, start:stop],
             sets={name: where[:, start:stop] for name, where in self.sets.items()},
         )
@@ -82,6 +85,7 @@ def describe_tokens(batch: Batch, encoder: Encoder) -> Tokens:
         sets[f"text {number}"] = valid & (text == number)
     return Tokens(
         valid=valid,
+        scored=batch.scored,
         first=first,
         sets=sets,
         annotated=torch.tensor(annotated, device=ids.device).unsqueeze(1),

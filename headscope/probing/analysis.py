@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from headscope.extraction.encoder import Encoder
 from headscope.extraction.loading import load_encoder, untrained
 from headscope.extraction.observers import N_BOOTSTRAP, N_SPLITS, Observer, Resampling
 from headscope.extraction.run import Pass, Progress, run, versions
+from headscope.extraction.windows import Windows, windowed
 from headscope.extraction.words import Rows
 from headscope.probing.dependency import Dependency
 from headscope.probing.examples import Examples
@@ -42,6 +43,7 @@ class Settings:
         batch_tokens: tokens in a batch, padding included.
         target: `column` or `copy`: what a decoder beside an encoder reads, the target in the data
             or the sentence itself; of no matter to other models.
+        windows: how documents are cut into windows of whole sentences; None: every sentence alone.
     """
 
     rows: Rows = "mean"
@@ -51,6 +53,7 @@ class Settings:
     n_examples: int = 0
     batch_tokens: int = BATCH_TOKENS
     target: Target = "column"
+    windows: Windows | None = None
 
     def __post_init__(self) -> None:
         """Refuses names that do not exist and numbers that make no sense."""
@@ -161,6 +164,9 @@ def _once(
     settings: Settings,
     progress: Progress | None,
 ) -> Analysis:
+    if settings.windows is not None:
+        wants_maps = tuple(kinds) != ("surface",) or settings.n_examples > 0
+        corpus = windowed(corpus, encoder, settings.windows, wants_maps=wants_maps)
     resampling = Resampling(settings.seed, corpus.sha256)
     of_surface = Surface(encoder, resampling) if "surface" in kinds else None
     of_arcs = (
@@ -224,6 +230,7 @@ def _provenance(encoder: Encoder, seen: Pass, settings: Settings) -> Provenance:
             "n_bootstrap": N_BOOTSTRAP,
             "n_splits": N_SPLITS,
             "max_length": encoder.max_length,
+            "windows": settings.windows and asdict(settings.windows),
             "record": seen.record,
         },
         seed=settings.seed,

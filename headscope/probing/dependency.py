@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from headscope.datasets import Sentence, coarse
+from headscope.datasets import OUTSIDE, Sentence, coarse
 from headscope.extraction.batches import Batch
 from headscope.extraction.encoder import Encoder
 from headscope.extraction.masks import Mask
@@ -68,7 +68,7 @@ class Dependency:
         self.coarse_labels = coarse_labels
         self.sums: dict[str, Floats] = {}
         self.units: dict[str, frozenset[int]] = {}
-        self.skipped = {"arcs_on_missing_words": 0}
+        self.skipped = {"arcs_on_missing_words": 0, "arcs_across_windows": 0}
         self._open: _OpenBatch | None = None
         self._pending: list[_Hits] = []
 
@@ -85,6 +85,7 @@ class Dependency:
         if opened is None or opened.batch is not batch:
             return
         self.skipped["arcs_on_missing_words"] += opened.arcs.n_missing
+        self.skipped["arcs_across_windows"] += opened.arcs.n_across
         self._pending.append(opened.hits())
         if sum(len(hits.units) for hits in self._pending) >= FLUSH_ROWS:
             self._flush()
@@ -151,6 +152,7 @@ class _Arcs:
         sentence, word, head: [n] place in the batch, 0-based word, 0-based syntactic head.
         labels: [n] relations; units: [n] ids of resampling units.
         n_missing: arcs left out because one end has no piece.
+        n_across: arcs left out because the other end is in another window.
     """
 
     sentence: npt.NDArray[np.int64]
@@ -159,6 +161,7 @@ class _Arcs:
     labels: npt.NDArray[np.str_]
     units: npt.NDArray[np.int64]
     n_missing: int
+    n_across: int
 
     @classmethod
     def of(
@@ -172,7 +175,8 @@ class _Arcs:
         word = np.concatenate([np.arange(n) for n in lengths])
         head = np.array([h for s in sentences for h in s.heads], dtype=np.int64) - 1
         labels = np.array([label(r) for s in sentences for r in s.relations], dtype=np.str_)
-        is_arc = head >= 0
+        new = np.concatenate([np.arange(len(s.words)) >= s.n_context for s in sentences])
+        is_arc = (head >= 0) & new
         scorable = is_arc & ~missing[row, word] & ~missing[row, head]
         units = np.array([s.unit for s in sentences], dtype=np.int64)
         row = row[scorable]
@@ -183,6 +187,7 @@ class _Arcs:
             labels=labels[scorable],
             units=units[row],
             n_missing=int(is_arc.sum() - scorable.sum()),
+            n_across=int(((head == OUTSIDE - 1) & new).sum()),
         )
 
     def offset_hits(self) -> npt.NDArray[np.bool_]:

@@ -138,7 +138,7 @@ class RowSums:
 
     def _weights(self, rows: Rows) -> Tensor:
         """[B, rows, M] 1 at the rows, padding left out, for which each measure exists."""
-        valid = rows.queries.valid
+        valid = rows.queries.scored
         nowhere = torch.zeros_like(valid)
         there = [
             valid & m.exists(rows) if self.square or not m.square else nowhere
