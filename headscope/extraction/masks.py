@@ -90,30 +90,29 @@ def row_masks(
     batch_size: int,
     q_length: int,
     kv_length: int,
-    q_offset: int = 0,
-    kv_offset: int = 0,
-    mask_function: Callable[..., Tensor] | None = None,
+    *,
+    mask_function: Callable[..., Tensor],
     attention_mask: Tensor | None = None,
-    local_size: int | None = None,
-    allow_is_bidirectional_skip: bool = False,
-    use_vmap: bool = False,
     device: torch.device | str = "cpu",
-    **others: Any,
+    **given: Any,
 ) -> Mask | None:
     """A mask builder of the library's interface (`AttentionMaskInterface`) that builds no T x T.
 
-    None where every key is visible to every query.
+    None where every key is visible to every query. `given`: the further keywords of the interface.
     """
-    assert mask_function is not None
-    padding = prepare_padding_mask(attention_mask, kv_length, kv_offset)
-    unpadded = padding is None or bool(padding.all())
-    if allow_is_bidirectional_skip and unpadded and (local_size is None or kv_length < local_size):
+    padding = prepare_padding_mask(attention_mask, kv_length, given.get("kv_offset", 0))
+    window = given.get("local_size")
+    if (
+        given.get("allow_is_bidirectional_skip")
+        and (padding is None or bool(padding.all()))
+        and (window is None or kv_length < window)
+    ):
         return None
-    if use_vmap:
+    if given.get("use_vmap"):
         # Rules that are no plain functions of places, such as some that users pass in.
         whole = eager_mask(
-            batch_size, q_length, kv_length, q_offset, kv_offset, mask_function, attention_mask,
-            use_vmap=True, device=device, **others,
+            batch_size, q_length, kv_length, mask_function=mask_function,
+            attention_mask=attention_mask, device=device, **given,
         )  # fmt: skip
         return mask_of(whole)
     rule = mask_function
@@ -121,11 +120,11 @@ def row_masks(
         rule = and_masks(rule, padding_mask_function(padding))
     sentences = torch.arange(batch_size, device=device).view(-1, 1, 1, 1)
     head = torch.zeros(1, 1, 1, 1, dtype=torch.long, device=device)
-    keys = torch.arange(kv_length, device=device).view(1, 1, 1, -1) + kv_offset
+    keys = torch.arange(kv_length, device=device).view(1, 1, 1, -1) + given.get("kv_offset", 0)
 
     def rows(start: int, stop: int) -> Tensor:
-        queries = torch.arange(start, stop, device=device).view(1, 1, -1, 1) + q_offset
-        return rule(sentences, head, queries, keys)
+        queries = torch.arange(start, stop, device=device).view(1, 1, -1, 1)
+        return rule(sentences, head, queries + given.get("q_offset", 0), keys)
 
     return Mask(rows)
 

@@ -1,6 +1,4 @@
-"""What an encoder knows by itself: its full stops, and the same architecture untrained."""
-
-from dataclasses import replace
+"""The same architecture with every weight drawn anew."""
 
 import pytest
 import torch
@@ -8,12 +6,9 @@ import torch
 from headscope.extraction.loading import load_encoder, untrained
 from tests.extraction.toys import (
     bert_config,
-    byte_level,
     output,
     random_model,
     save,
-    unigram,
-    wordpiece,
 )
 
 
@@ -30,23 +25,6 @@ def saved(model, tmp_path_factory):
 @pytest.fixture(scope="module")
 def encoder(saved):
     return load_encoder(saved, device="cpu")
-
-
-class TestStops:
-    @pytest.mark.parametrize(
-        ("tokenizer", "stops"),
-        [
-            (wordpiece([".", ",", "##.", "...", ".,", "##,", "a."]), {".", ",", "##.", "##,"}),
-            (byte_level("Ġ.", "Ġ,", "..", "##.", "Ġ.."), {".", ",", "Ġ.", "Ġ,"}),
-            (unigram("▁.", "▁,", "...", "▁..", ".a"), {".", ",", "▁.", "▁,"}),
-            (unigram("##.", "▁##,"), {".", ","}),
-            (wordpiece(["the", "Ġ.", "▁,"]), set()),
-        ],
-        ids=["wordpiece", "byte-level", "sentencepiece", "real hashes", "real marks"],
-    )
-    def test_only_pieces_whose_text_is_exactly_a_stop(self, encoder, tokenizer, stops):
-        found = replace(encoder, tokenizer=tokenizer).stop_ids
-        assert {tokenizer.id_to_token(i) for i in found} == stops
 
 
 class TestUntrained:

@@ -11,6 +11,7 @@ from transformers.masking_utils import (
     sliding_window_causal_mask_function,
 )
 
+from headscope.extraction import masks
 from headscope.extraction.masks import band, mask_of, row_masks
 
 PADDED = torch.tensor([[True] * 7, [True] * 4 + [False] * 3])
@@ -81,10 +82,34 @@ def test_hidden_keys_get_the_lowest_score_in_place():
     mask = mask_of(torch.tensor([[True, False, True]]).view(1, 1, 1, 3))
     scores = torch.arange(6.0).view(1, 2, 1, 3)
     low = torch.finfo(torch.float32).min
-    assert mask.add_to(scores, 0, 1, slice(0, 3)) is scores
+    assert mask.add_to(scores, 0, 1, 0) is scores
     assert scores.flatten().tolist() == [0.0, low, 2.0, 3.0, low, 5.0]
     part = torch.ones(1, 1, 1, 2)
-    assert mask.add_to(part, 4, 5, slice(1, 3)).flatten().tolist() == [low, 1.0]
+    assert mask.add_to(part, 4, 5, 1).flatten().tolist() == [low, 1.0]
+
+
+def test_the_stretch_of_keys_that_a_block_has_to_do_with(monkeypatch):
+    mask = row_masks(2, 7, 7, mask_function=RULES["window"])
+    span = mask.span(3, 5)  # rows 3 and 4 see keys 1 to 3 and 2 to 4
+    assert (span.first, span.last, span.mixed) == (1, 5, slice(1, 5))
+    assert span.unseen[0, 0].int().tolist() == [[0, 0, 0, 1], [1, 0, 0, 0]]
+    causal = row_masks(2, 7, 7, mask_function=causal_mask_function)
+    assert (causal.span(3, 5).first, causal.span(3, 5).last) == (0, 5)
+    assert causal.span(3, 5).mixed == slice(4, 5)
+    assert causal.span(6, 7).mixed == slice(0, 0)  # the last row sees all
+    assert causal.span(3, 5) is causal.span(3, 5)
+    expected = causal.add_to(torch.zeros(1, 2, 2, 5), 3, 5, 0)
+    monkeypatch.setattr(masks, "_KEPT", 0)
+    again = row_masks(2, 7, 7, mask_function=causal_mask_function)
+    assert again.span(3, 5).unseen is None
+    assert torch.equal(again.add_to(torch.zeros(1, 2, 2, 5), 3, 5, 0), expected)
+    assert (expected < 0).int()[0, 1].tolist() == [[0, 0, 0, 0, 1], [0, 0, 0, 0, 0]]
+
+
+def test_rows_that_see_nothing_keep_all_keys():
+    nowhere = mask_of(torch.zeros(1, 1, 2, 3, dtype=torch.bool))
+    assert (nowhere.span(0, 2).first, nowhere.span(0, 2).last) == (0, 3)
+    assert nowhere.span(0, 2).mixed == slice(0, 3)
 
 
 def test_bands_by_hand():
