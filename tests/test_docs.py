@@ -9,9 +9,9 @@ import typer
 
 from headscope import __version__, commands
 from headscope.cli import app
-from headscope.extraction.encoder import FAMILIES
 from headscope.extraction.measures import MEASURES
 from headscope.report.outputs import RESULT_ENDINGS
+from tests.extraction.families import FAMILY
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(path for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")))
@@ -70,7 +70,7 @@ def test_every_kind_of_output_is_documented(ending):
 def test_every_family_is_documented():
     limits = text_of("README.md").split("## Limits")[1].lower().replace("-", "")
     shown = {"xlm-roberta": "xlmr"}
-    assert [name for name in FAMILIES if shown.get(name, name) not in limits] == []
+    assert [name for name in FAMILY if shown.get(name, name) not in limits] == []
 
 
 def anchors(text):

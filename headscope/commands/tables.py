@@ -112,7 +112,9 @@ def _dependency(result: DependencyResult) -> Table:
     bounded = result.has_ceilings
     if bounded:
         table.add_column("ceiling", justify="right", no_wrap=True)
-        table.caption = f"{caption}\nceiling: share of the arcs that a word at this head may see"
+        table.caption = (
+            f"{caption}\nceiling: share of the arcs whose other end the attending word may see"
+        )
     control = result.control if isinstance(result.control, DependencyResult) else None
     others: dict[str, RelationScore] = {}
     if control:

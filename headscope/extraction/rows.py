@@ -104,13 +104,39 @@ class Kept:
         """Sum of each row."""
         return self.mass("all")
 
-    @cached_property
+    @property
     def entropy(self) -> PerRow:
         """Entropy of each row in nats, 0 ln 0 = 0."""
-        scores = self.block.scores
-        if scores is None:
-            return entropy(self.block.probs)
-        return _entropy_by_scores(self.block.probs, scores, self.total)
+        first: PerRow = torch.special.entr(self.first)
+        return self.rest_entropy + first
+
+    @cached_property
+    def rest_entropy(self) -> PerRow:
+        """What keys other than the first add to it, exact where the first has nearly all."""
+        rest = slice(0 if self.block.first_key else 1, None)
+        if self.block.scores is None:
+            return entropy(self.block.probs[..., rest])
+        return self._rest_entropy_by_scores(self.block.scores, rest)
+
+    def _rest_entropy_by_scores(self, scores: Tensor, rest: slice) -> PerRow:
+        """The same from the scores whose softmax the rows are: no logarithm but one a row.
+
+        ln p is the score minus that of the strongest key, plus the logarithm of the strongest p.
+        """
+        # Softmax is taken of half-precision scores in float32, and so are its logarithms.
+        probs, scores = self.block.probs, scores.to(self.block.probs.dtype)
+        best, strongest = scores.amax(-1), probs.amax(-1).double()
+        logs = strongest.clamp(min=torch.finfo(probs.dtype).tiny).log()
+        mass = self.rest_mass("all")
+        if probs.shape[3] <= EXACT_KEYS:
+            below = (scores[..., rest] - best.unsqueeze(-1)).mul_(probs[..., rest])
+            found = -below.sum(-1, dtype=torch.float64) - logs * mass
+        else:
+            # One product a row, without a second map.
+            product = torch.einsum("bhrk,bhrk->bhr", probs[..., rest], scores[..., rest]).double()
+            found = (best.double() - logs) * mass - product
+        # An emptied row of padding, whose scores may be NaN, has none.
+        return torch.where(mass > 0, found.clamp(min=0), 0.0)
 
     @property
     def distance(self) -> PerRow:
@@ -221,10 +247,9 @@ class WithoutFirst:
 
     @cached_property
     def entropy(self) -> PerRow:
-        """Entropy of each row in nats: that of p / m is (H + p0 ln p0) / m + ln m."""
-        first: PerRow = torch.special.entr(self._rows.first)
+        """Entropy of each row in nats: that of p / m is the rest's over m, plus ln m."""
         logs = torch.where(self.defined, self.rest.clamp(min=NO_MASS).log(), 0.0)
-        return ((self._rows.entropy - first) * self._factor + logs).clamp(min=0)
+        return (self._rows.rest_entropy * self._factor + logs).clamp(min=0)
 
     @cached_property
     def distance(self) -> PerRow:
@@ -275,21 +300,3 @@ def entropy(probs: Probs) -> PerRow:
     logs = probs.clamp(min=torch.finfo(probs.dtype).tiny).log_()
     # 0 minus the sum, for the negative of 0 is printed as -0.0.
     return 0.0 - logs.mul_(probs).sum(-1, dtype=torch.float64)
-
-
-def _entropy_by_scores(probs: Probs, scores: Tensor, total: PerRow) -> PerRow:
-    """The same from the scores whose softmax the rows are: no logarithm but one a row.
-
-    ln p is the score minus that of the strongest key, plus the logarithm of the strongest key's p.
-    """
-    # Softmax is taken of half-precision scores in float32, and so are its logarithms.
-    scores = scores.to(probs.dtype)
-    best, strongest = scores.amax(-1), probs.amax(-1).double()
-    logs = strongest.clamp(min=torch.finfo(probs.dtype).tiny).log() * total
-    if probs.shape[3] <= EXACT_KEYS:
-        below = (scores - best.unsqueeze(-1)).mul_(probs).sum(-1, dtype=torch.float64)
-    else:
-        # One product a row, without a second map.
-        below = torch.einsum("bhrk,bhrk->bhr", probs, scores).double() - best.double() * total
-    # An emptied row of padding, whose scores may be NaN, has none.
-    return torch.where(total > 0, (-below - logs).clamp(min=0), 0.0)

@@ -18,8 +18,10 @@ def test_prints_every_measure_with_its_uniform_baseline(headscope, ewt):
     ran = headscope("surface", "demo", ewt, "--limit", 20)
     assert ran.code == 0
     assert "uniform" in ran.out
+    missing = ("other_segment", "other_text", "sink")
+    assert f"not there (the JSON file says why): {', '.join(missing)}" in ran.out
     for name in MEASURES:
-        assert f" {name} " in ran.out
+        assert (f"\n {name} " in ran.out) != (name in missing)
 
 
 def test_writes_json_and_csv(headscope, ewt, tmp_path):
@@ -28,7 +30,11 @@ def test_writes_json_and_csv(headscope, ewt, tmp_path):
     assert "wrote s.json" in ran.err
     document = json.loads((tmp_path / "s.json").read_text(encoding="utf-8"))
     jsonschema.validate(document, schema("surface"))
-    assert len(pd.read_csv(tmp_path / "s.csv")) == len(MEASURES) * 6 * 12
+    found = pd.read_csv(tmp_path / "s.csv").groupby("way")["measure"].unique()
+    absent = {"other_segment", "other_text", "sink"}
+    assert set(found["all"]) == MEASURES.keys() - absent
+    # The demo model's first token is its classification token.
+    assert set(found["without_first"]) == MEASURES.keys() - absent - {"first", "cls"}
 
 
 def test_control_is_a_column(headscope, ewt):
@@ -77,6 +83,11 @@ def test_pairs_are_data(headscope, tmp_path):
     assert document["settings"]["target"] is None
     for layer in document["values"]["separator"]:
         assert all(0 < share < 1 for share in layer)
+    # 4 + 3 and 3 + 3 tokens are of one of the texts, and all 19 of one of the segments.
+    assert (document["counts"]["other_text"], document["counts"]["other_segment"]) == (13, 19)
+    counts = {way: part["counts"]["self"] for way, part in document["variants"].items()}
+    # [CLS] is the token left out of each of the two.
+    assert counts == {"first_text": 7, "second_text": 6, "without_first": 17}
 
 
 def test_columns_of_another_name_are_named(headscope, tmp_path):
@@ -106,3 +117,37 @@ def test_a_decoder_reads_the_target_of_the_data_or_a_copy(headscope, tmp_path, b
     assert "(line 1): found no target" in ran.err
     ran = headscope("surface", bart, "x.tsv", "--attention", "encoder", "-o", "s.json")
     assert len(document_of(ran, tmp_path / "s.json")["values"]["first"]) == 3
+
+
+CROSS = ("--attention", "cross", "--target", "copy")
+
+
+def test_cross_attention_says_why_places_are_not_compared(headscope, tmp_path, bart):
+    document = document_of(
+        headscope("surface", bart, "demo", "--limit", 3, *CROSS, "-o", "s.json"),
+        tmp_path / "s.json",
+    )
+    values, nulls = document["values"], document["nulls"]
+    for name in ("previous", "next", "self", "distance", "other_segment", "other_text"):
+        assert values[name] is None
+        told = "in cross-attention queries and keys are different texts"
+        assert nulls[f"/values/{name}"] == nulls[f"/variants/without_first/values/{name}"] == told
+    for name in ("first", "separator", "punctuation", "entropy", "entropy_relative"):
+        assert len(values[name]) == 2
+    table = headscope("surface", bart, "demo", "--limit", 3, *CROSS)
+    assert "not there (the JSON file says why): previous, next, self" in table.out
+
+
+def test_cross_attention_has_no_arcs_and_a_report_does_without(headscope, tmp_path, bart):
+    ran = headscope("dependency", bart, "demo", "--limit", 3, *CROSS)
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "cross-attention goes from one text to another" in ran.err
+    assert "observe the encoder or the decoder for dependency" in ran.err
+    ran = headscope("report", bart, "demo", "--limit", 3, *CROSS, "-o", "r.html")
+    assert ran.code == 0
+    note = "dependency accuracy and sentences to look at are left out"
+    assert note in ran.err
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert note in page
+    assert "Which attention head carries which relation" not in page
+    assert "What each attention head attends to" in page

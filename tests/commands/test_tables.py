@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -30,12 +31,60 @@ def test_ties_are_told():
     assert f"{score.best.layer}.{score.best.head} (+2)" in text
 
 
-def test_an_undefined_measure_is_a_dash():
+def row(text, name):
+    """The cells of one row."""
+    (line,) = [line for line in text.splitlines() if line.startswith(f" {name} ")]
+    return line.split()
+
+
+def test_measures_that_cannot_exist_share_one_line_at_the_end():
+    text = printed(synthetic.surface())
+    assert "not there (the JSON file says why): cls, other_text, sink" in text
+    for name in ("cls", "other_text", "sink"):
+        assert f"\n {name} " not in text
+    everything = synthetic.surface().measures
+    there = {name: item for name, item in everything.items() if not item.why_null}
+    assert "not there" not in printed(replace(synthetic.surface(), measures=there))
+
+
+def test_the_mean_without_the_first_token_stands_beside():
     result = synthetic.surface()
-    item = next(iter(result.measures.values()))
-    gone = replace(item, values=item.values * float("nan"), why_null="the tokenizer has none")
-    text = printed(replace(result, measures={item.name: gone}))
-    assert "–" in text
+    text = printed(result)
+    whole, rest = result.measures["self"], result.variants["without_first"]["self"]
+    cells = row(text, "self")
+    assert cells[2:4] == [f"{whole.values.mean():.3f}", f"{np.nanmean(rest.values):.3f}"]
+    assert row(text, "first")[3] == "–"
+    assert "no 1st: the mean with the first token left out" in text
+    assert row(printed(replace(result, variants={})), "self")[3] == "–"
+
+
+def test_a_head_without_value_is_neither_highest_nor_lowest_nor_in_the_mean():
+    result = synthetic.surface()
+    values = result.measures["self"].values.copy()
+    values[np.unravel_index(values.argmax(), values.shape)] = np.nan
+    item = replace(result.measures["self"], values=values, low=None, high=None)
+    cells = row(printed(replace(result, measures={"self": item})), "self")
+    assert cells[2] == f"{np.nanmean(values):.3f}"
+    assert cells[5] == f"{np.nanmax(values):.3f}"
+
+
+def test_a_control_without_the_measure_is_a_dash():
+    settings = {"control": "shuffled-words"}
+    result = synthetic.surface(synthetic.provenance(settings=settings))
+    gone = replace(result.measures["self"], why_null="nothing")
+    control = replace(result, measures={**result.measures, "self": gone})
+    text = printed(replace(result, control=control))
+    assert row(text, "self")[-1] == "–"
+    assert row(text, "next")[-1] == f"{result.measures['next'].values.max():.3f}"
+
+
+def test_ceilings_are_a_column_only_where_there_are_some():
+    result = synthetic.dependency(labels=("nsubj", "obj", "a", "b"))
+    assert "ceiling" not in printed(result)
+    bounded = synthetic.causal(result)
+    text = printed(bounded)
+    assert row(text, "nsubj")[-1] == f"{bounded.relations['nsubj'].best.ceiling:.3f}"
+    assert "ceiling: share of the arcs whose other end the attending word may see" in text
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ class Counting:
     def __init__(self):
         self.n_updates, self.sentences = 0, []
 
-    def update(self, layer, start, probs, batch):
+    def update(self, block):
         self.n_updates += 1
 
     def close(self, batch):
