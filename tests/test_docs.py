@@ -9,6 +9,7 @@ import typer
 
 from headscope import __version__, commands
 from headscope.cli import app
+from headscope.extraction.checkpoint import REFUSED
 from headscope.extraction.measures import MEASURES
 from headscope.report.outputs import RESULT_ENDINGS
 from tests.extraction.families import FAMILY
@@ -68,9 +69,10 @@ def test_every_kind_of_output_is_documented(ending):
 
 
 def test_every_family_is_documented():
-    limits = text_of("README.md").split("## Limits")[1].lower().replace("-", "")
-    shown = {"xlm-roberta": "xlmr"}
-    assert [name for name in FAMILY if shown.get(name, name) not in limits] == []
+    table = text_of("docs/models.md")
+    assert [name for name in FAMILY if f"| `{name}` |" not in table] == []
+    refused = table.split("## What is refused")[1].lower().replace("ö", "o")
+    assert [name for name in REFUSED if name not in refused] == []
 
 
 def anchors(text):
