@@ -22,6 +22,7 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from long import long_sequences
 from ranks import two_ranks
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -45,6 +46,8 @@ def main() -> None:
     lines = [
         *heading(asked),
         *speed(asked),
+        "",
+        *long_sequences(),
         "",
         *two_ranks(asked.data, asked.sentences),
         "",

@@ -1,4 +1,4 @@
-"""Documents cut into windows: what goes into which, what is repeated, what is counted as missing."""
+"""Documents cut into windows: what goes into which, what is repeated, what is missing."""
 
 import numpy as np
 import pytest
