@@ -46,6 +46,7 @@ def tokens(valid, sets, segment, text, annotated):
         sets[f"text {number}"] = valid & (text == number)
     return Tokens(
         valid=valid,
+        scored=valid,
         first=first,
         sets=sets,
         annotated=annotated,

@@ -19,13 +19,7 @@ def settings_of(
     """Settings of the record from what the user gave; what makes no sense is refused early."""
     from headscope.extraction.record.identity import RecordSettings
 
-    if options.windows:
-        raise HeadscopeError("found --windows; a record keeps the attention of single sentences")
-    if options.control is not None:
-        raise HeadscopeError(
-            f"found --control {options.control}; a record has no control: give it to the analysis "
-            "of the record"
-        )
+    _refuse_analysis_options(options)
     try:
         numbers = tuple(int(number) for number in hidden_states.split(",") if hidden_states)
     except ValueError:
@@ -39,6 +33,16 @@ def settings_of(
         hidden_states=numbers,
         batch_tokens=options.batch_tokens,
     )
+
+
+def _refuse_analysis_options(options: Options) -> None:
+    if options.windows:
+        raise HeadscopeError("found --windows; a record keeps the attention of single sentences")
+    if options.control is not None:
+        raise HeadscopeError(
+            f"found --control {options.control}; a record has no control: give it to the analysis "
+            "of the record"
+        )
 
 
 def record(model: str, data: str, out: Path, settings: RecordSettings, options: Options) -> None:

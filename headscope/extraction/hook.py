@@ -92,10 +92,8 @@ def observed_attention(
     out = []
     for start in range(0, n_rows, block):
         stop = min(start + block, n_rows)
-        first, last = 0, n_keys
-        if mask is not None and block < n_rows:
-            first, last = mask.span(start, stop).first, mask.span(start, stop).last
-        keys = slice(first, last)
+        span = None if mask is None else mask.span(start, stop)
+        keys = slice(0, n_keys) if span is None else slice(span.first, span.last)
         rows = query[:, :, start:stop]
         scores = _scores(rows, key[:, :, keys], scale, mask, (start, stop, keys), terms)
         wide = torch.float64 if scores.dtype == torch.float64 else torch.float32
@@ -104,7 +102,7 @@ def observed_attention(
             # Rows sum to 1 minus the share of the sink.
             scores, probs = scores[..., :-1], probs[..., :-1]
         if site is not None:
-            site.see(start, probs, scores, (n_rows, n_keys), first)
+            site.see(start, probs, scores, (n_rows, n_keys), keys.start)
             if site.last:
                 continue
         kept = nn.functional.dropout(probs.to(value.dtype), dropout, module.training)

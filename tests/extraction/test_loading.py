@@ -148,8 +148,8 @@ class TestModes:
         assert not any(weight.requires_grad for weight in encoder.model.parameters())
 
     def test_c001_the_attention_function_of_the_library_is_left_to_the_hook(self, encoder):
-        assert encoder.sites == ()
-        assert encoder.causal is False
+        assert encoder.model.config._attn_implementation == "sdpa"
+        assert (encoder.route, len(encoder.sites)) == ("function", encoder.n_layers)
 
     def test_c019_float16_on_a_cpu_is_raised_with_a_note(self, saved):
         found = load_encoder(saved, device="cpu", dtype="float16")
@@ -259,9 +259,9 @@ class TestTokenIds:
 
     def test_a_pad_id_outside_the_table_is_replaced(self, folder):
         encoder = load_encoder(folder, device="cpu")
-        encoder.model.config.pad_token_id = -1
+        encoder.config.pad_token_id = -1
         vocabulary = replace(module.read_tokenizer(module.locate(folder)), pad_id=None)
-        again = module._assemble(encoder.model, vocabulary, encoder.info, 40, ())
+        again = module.assemble(encoder.model, encoder.config, vocabulary, encoder.info)
         assert again.pad_id == 0
 
     def test_gpt2_gets_no_type_ids_from_a_bert_tokenizer(self, tmp_path):

@@ -45,7 +45,8 @@ class TestUntrained:
         fresh = untrained(encoder, 0)
         assert fresh.info.name == f"{encoder.info.name} with random weights"
         assert fresh.info.revision is None
-        assert (fresh.notes, fresh.sites, fresh.causal) == ((), (), False)
+        assert (fresh.notes, fresh.route, fresh.causal) == ((), "function", False)
+        assert all(call.module in set(fresh.model.modules()) for call in fresh.sites)
         kept = ("tokenizer", "max_length", "pad_id", "cls_id", "separator_id", "unk_id")
         assert all(getattr(fresh, name) == getattr(encoder, name) for name in kept)
 
