@@ -105,7 +105,7 @@ def test_padding_twice_as_long_changes_nothing(rules):
     drawn = Drawn(width=7, **rules)
     longer = torch.nn.functional.pad(drawn.probs, (0, 7, 0, 7))
     longer[:, :, 7:] = 1 / 14  # rows of padding are uniform over everything
-    wide = {name: getattr(drawn.tokens, name) for name in ("valid", "first")}
+    wide = {name: getattr(drawn.tokens, name) for name in ("valid", "scored", "first")}
     wide = {name: torch.nn.functional.pad(mask, (0, 7)) for name, mask in wide.items()}
     sets = {n: torch.nn.functional.pad(mask, (0, 7)) for n, mask in drawn.tokens.sets.items()}
     tokens = replace(drawn.tokens, sets=sets, **wide)
