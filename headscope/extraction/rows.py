@@ -87,17 +87,20 @@ class Kept:
         return torch.arange(self.block.start, self.block.stop, device=self.block.probs.device)
 
     @cached_property
-    def _masses(self) -> Tensor:
-        """[B, H, rows, N] attention to each set of tokens, the first token left out."""
-        first, n_keys = self.block.first_key, self.block.probs.shape[3]
-        sets = self.keys.columns[1][:, first : first + n_keys]
-        return self._weighted(sets.transpose(1, 2).unsqueeze(1)).double()
+    def _sums(self) -> Tensor:
+        """[B, H, rows, N] attention to each set of tokens, the first token left out.
 
-    def _weighted(self, weights: Tensor) -> Tensor:
-        """[B, H, rows, n] sums over the keys under weights [B or 1, 1, n, K]."""
+        Of long rows these are followed by four sums for the distance (`_by_distance`): rows are
+        read once for all.
+        """
+        first, n_keys = self.block.first_key, self.block.probs.shape[3]
+        weights = self.keys.columns[1][:, first : first + n_keys].transpose(1, 2)
+        if n_keys > EXACT_KEYS:
+            by_distance = self._by_distance().to(weights.dtype).expand(len(weights), -1, -1)
+            weights = torch.cat([weights, by_distance], 1)
         # The few weights stand first: as columns on the right, this product takes twice as long.
-        product = weights.to(self._probs.dtype) @ self._probs.transpose(2, 3)
-        return product.transpose(2, 3)
+        product = weights.unsqueeze(1).to(self._probs.dtype) @ self._probs.transpose(2, 3)
+        return product.transpose(2, 3).double()
 
     @property
     def total(self) -> PerRow:
@@ -155,19 +158,22 @@ class Kept:
     def _rest_distance_by_parts(self) -> PerRow:
         """Keys before and after the block's own places by their distance from its start.
 
-        Row i is i - start further from the ones, and nearer to the others: two products do for all
-        rows, and only the part around the diagonal is weighed cell by cell.
+        Row i is i - start further from the ones, and nearer to the others; only the part around the
+        diagonal is weighed cell by cell.
         """
         start, stop, keys = self.block.start, self.block.stop, self._key_numbers
-        before, after = (keys < start) & (keys > 0), keys >= stop
-        far = keys - start
-        weights = torch.stack([before, before * -far, after, after * far]).view(1, 1, 4, -1)
-        parts = self._weighted(weights).double().unbind(3)
+        before, to_before, after, to_after = self._sums[..., -4:].unbind(3)
         further = (self._row_numbers - start).double()
-        sums = parts[1] + further * parts[0] + parts[3] - further * parts[2]
+        sums = to_before + further * before + to_after - further * after
         near = (keys >= start) & (keys < stop) & (keys > 0)
         apart = (keys[near] - self._row_numbers.unsqueeze(1)).abs()
         return sums + (self._probs[..., near] * apart).sum(-1).double()
+
+    def _by_distance(self) -> Tensor:
+        """[4, K] the keys before the block, their distance from its start, and those after it."""
+        start, keys = self.block.start, self._key_numbers
+        before, after = (keys < start) & (keys > 0), keys >= self.block.stop
+        return torch.stack([before, before * (start - keys), after, after * (keys - start)])
 
     @property
     def n_visible(self) -> Tensor:
@@ -190,7 +196,7 @@ class Kept:
         place = self.keys.columns[0].get(name)
         if place is None:
             return torch.zeros_like(self.first)
-        return self._masses[..., place]
+        return self._sums[..., place]
 
     def has(self, name: str) -> Tensor:
         """[B, 1] whether the sentence has such a token."""

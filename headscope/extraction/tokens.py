@@ -59,6 +59,9 @@ class Tokens:
         rest = {name: where & ~self.first for name, where in self.sets.items()}
         # Products with a set that is empty throughout are left out: most batches have few sets.
         held = [name for name, where in rest.items() if name == "all" or where.any()]
+        for kind, told in (("segment", self.has_segments), ("text", self.has_texts)):
+            if not told.any():
+                held = [name for name in held if not name.startswith(f"{kind} ")]
         places = {name: place for place, name in enumerate(held)}
         return places, torch.stack([rest[name] for name in held], 2).double()
 
