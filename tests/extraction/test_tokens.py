@@ -115,7 +115,7 @@ def test_columns_hold_the_sets_without_the_first_token_and_no_empty_one():
     }
     assert columns.dtype == torch.float64
     pair = marks(3, segment=[0, 1, 1], text=[-1, 0, 1])
-    assert list(pair.columns[0]) == ["all", "segment 1", "text 0", "text 1"]
+    assert list(pair.columns[0]) == ["all", "text 0", "segment 1", "text 1"]
 
 
 def test_marks_on_some_places_and_whether_there_are_any():
