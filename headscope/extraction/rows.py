@@ -58,6 +58,7 @@ class Kept:
         self.queries = queries.rows(block.start, block.stop)
         if sight is not None:
             self.sight = sight
+        self._cells: dict[int, PerRow] = {}
 
     @cached_property
     def _visible(self) -> Tensor:
@@ -88,7 +89,7 @@ class Kept:
 
     @cached_property
     def _sums(self) -> Tensor:
-        """[B, H, rows, N] attention to each set of tokens, the first token left out.
+        """[B, H, N, rows] attention to each set of tokens, the first token left out.
 
         Of long rows these are followed by four sums for the distance (`_by_distance`): rows are
         read once for all.
@@ -100,14 +101,14 @@ class Kept:
             weights = torch.cat([weights, by_distance], 1)
         # The few weights stand first: as columns on the right, this product takes twice as long.
         product = weights.unsqueeze(1).to(self._probs.dtype) @ self._probs.transpose(2, 3)
-        return product.transpose(2, 3).double()
+        return product.double()
 
     @property
     def total(self) -> PerRow:
         """Sum of each row."""
         return self.mass("all")
 
-    @property
+    @cached_property
     def entropy(self) -> PerRow:
         """Entropy of each row in nats, 0 ln 0 = 0."""
         first: PerRow = torch.special.entr(self.first)
@@ -162,7 +163,7 @@ class Kept:
         diagonal is weighed cell by cell.
         """
         start, stop, keys = self.block.start, self.block.stop, self._key_numbers
-        before, to_before, after, to_after = self._sums[..., -4:].unbind(3)
+        before, to_before, after, to_after = self._sums[:, :, -4:].unbind(2)
         further = (self._row_numbers - start).double()
         sums = to_before + further * before + to_after - further * after
         near = (keys >= start) & (keys < stop) & (keys > 0)
@@ -196,7 +197,7 @@ class Kept:
         place = self.keys.columns[0].get(name)
         if place is None:
             return torch.zeros_like(self.first)
-        return self._sums[..., place]
+        return self._sums[:, :, place]
 
     def has(self, name: str) -> Tensor:
         """[B, 1] whether the sentence has such a token."""
@@ -204,10 +205,12 @@ class Kept:
 
     def cell(self, offset: int) -> PerRow:
         """A[i, i + offset], 0 where there is no such key."""
-        columns, exists = self._columns(offset)
-        at = columns.clamp(0, self.block.probs.shape[3] - 1).view(1, 1, -1, 1)
-        cells = self.block.probs.gather(3, at.expand(*self.block.probs.shape[:2], -1, -1))
-        return cells.squeeze(3).double() * exists
+        if offset not in self._cells:
+            columns, exists = self._columns(offset)
+            at = columns.clamp(0, self.block.probs.shape[3] - 1).view(1, 1, -1, 1)
+            cells = self.block.probs.gather(3, at.expand(*self.block.probs.shape[:2], -1, -1))
+            self._cells[offset] = cells.squeeze(3).double() * exists
+        return self._cells[offset]
 
     def has_cell(self, offset: int) -> Tensor:
         """[B, rows] whether the query may see the key at i + offset."""

@@ -32,7 +32,7 @@ class _Facts:
 
     Attributes:
         sight: how much the queries may see.
-        weights: way -> [B, rows, M] float64, 1 at the rows for which the measure exists.
+        weights: way -> [M, B, rows] float64, 1 at the rows for which the measure exists.
         active: way -> places of the measures that exist for any of these rows.
         uniform, uniform_counts: [V, M] float64 sums for attention uniform over the visible keys.
     """
@@ -85,7 +85,7 @@ class RowSums:
         self.sums[:, block.layer] += sums
         self.undefined[:, block.layer] += undefined
         for place, way in enumerate(self.ways):
-            self.counts[:, block.layer, place] += facts.weights[way].sum(1)
+            self.counts[:, block.layer, place] += facts.weights[way].sum(2).T
         self.uniform[block.layer] += facts.uniform
         self.uniform_counts[block.layer] += facts.uniform_counts
 
@@ -102,10 +102,11 @@ class RowSums:
             if not (active := facts.active[way]):
                 continue
             values = _values(without if way == "without_first" else rows, active)
-            weights = facts.weights[way][..., active]
-            sums[:, :, place, active] = torch.einsum("bhrm,brm->bhm", values, weights)
+            weights = facts.weights[way][active]
+            sums[:, :, place, active] = torch.einsum("mbhr,mbr->bhm", values, weights)
             if way == "without_first":
-                undefined[..., active] = (~without.defined).double() @ weights
+                missing = (~without.defined).double()
+                undefined[..., active] = torch.einsum("bhr,mbr->bhm", missing, weights)
         return sums, undefined
 
     def _facts(self, block: Block) -> _Facts:
@@ -122,9 +123,9 @@ class RowSums:
         weights = {"all": self._weights(rows), "without_first": self._weights(WithoutFirst(rows))}
         for number, way in enumerate(self.ways[N_TEXTLESS:]):
             of_text = rows.queries.has_texts & rows.queries.sets[f"text {number}"]
-            weights[way] = weights["all"] * of_text.unsqueeze(2)
+            weights[way] = weights["all"] * of_text
         active = {
-            way: held.flatten(0, 1).any(0).nonzero().flatten().tolist()
+            way: held.flatten(1).any(1).nonzero().flatten().tolist()
             for way, held in weights.items()
         }
         nothing = self.uniform.new_zeros(2, *self.uniform.shape[1:])
@@ -132,21 +133,21 @@ class RowSums:
         sums, undefined = self._sums(rows, facts)
         facts.uniform.copy_(sums.sum((0, 1)))
         for place, way in enumerate(self.ways):
-            facts.uniform_counts[place] = weights[way].sum((0, 1))
+            facts.uniform_counts[place] = weights[way].sum((1, 2))
         facts.uniform_counts[WAYS.index("without_first")] -= undefined.sum((0, 1))
         return facts
 
     def _weights(self, rows: Rows) -> Tensor:
-        """[B, rows, M] 1 at the rows, padding left out, for which each measure exists."""
+        """[M, B, rows] 1 at the rows, padding left out, for which each measure exists."""
         valid = rows.queries.scored
         nowhere = torch.zeros_like(valid)
         there = [
             valid & m.exists(rows) if self.square or not m.square else nowhere
             for m in MEASURES.values()
         ]
-        return torch.stack(there, 2).double()
+        return torch.stack(there).double()
 
 
 def _values(rows: Rows, places: Sequence[int]) -> Tensor:
-    """[B, H, rows, n] float64 values of the measures at these places of `MEASURES`."""
-    return torch.stack([MEASURES[_NAMES[place]].value(rows) for place in places], 3)
+    """[n, B, H, rows] float64 values of the measures at these places of `MEASURES`."""
+    return torch.stack([MEASURES[_NAMES[place]].value(rows) for place in places])
