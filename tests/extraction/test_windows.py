@@ -163,6 +163,8 @@ def test_missing_arcs_are_counted(model):
     assert result.dependency.overall["all_arcs"].count == 18 - 6 - 1
     assert result.surface.provenance.settings["windows"] == {"tokens": 8, "stride": 0}
     assert analyse(model, TEXT).surface.provenance.settings["windows"] is None
+    whole = analyse(model, TEXT, settings=Settings(windows=Windows())).surface
+    assert whole.provenance.settings["windows"] == {"tokens": 20, "stride": 0}
 
 
 def test_shuffled_words_stay_in_their_sentence(model):
