@@ -168,8 +168,9 @@ def _once(
         wants_maps = tuple(kinds) != ("surface",) or settings.n_examples > 0
         # The result says how long windows were, not only what was asked for.
         length = settings.windows.length(encoder, wants_maps=wants_maps)
-        settings = replace(settings, windows=replace(settings.windows, tokens=length))
-        corpus = windowed(corpus, encoder, settings.windows, wants_maps=wants_maps)
+        windows = replace(settings.windows, tokens=length)
+        settings = replace(settings, windows=windows)
+        corpus = windowed(corpus, encoder, windows, wants_maps=wants_maps)
     resampling = Resampling(settings.seed, corpus.sha256)
     of_surface = Surface(encoder, resampling) if "surface" in kinds else None
     of_arcs = (
