@@ -11,7 +11,7 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 # Shapes in signatures are checked in every call, for as long as the tests run.
 install_import_hook(
-    [f"headscope.extraction.{name}" for name in ("tokens", "rows", "measures")],
+    [f"headscope.extraction.{name}" for name in ("tokens", "digest", "rows", "measures")],
     "beartype.beartype",
 )
 

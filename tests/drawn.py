@@ -5,8 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
+from headscope.extraction.digest import OFFSETS, digest
 from headscope.extraction.masks import Mask
 from headscope.extraction.observers import Block
+from headscope.extraction.rows import Kept, sight
 from headscope.extraction.tokens import MASSES, Tokens
 from tests.loops import Sequence
 
@@ -59,6 +61,12 @@ def block_of(probs, valid, *, mask=None, start=0, first_key=0, scores=None, laye
     """A block on a batch of which nothing but the padding is known."""
     batch = SimpleNamespace(valid=valid)
     return Block(layer, start, probs, batch, batch, mask, first_key, scores)
+
+
+def kept(block, tokens, sinks=False, offsets=OFFSETS):
+    """The rows of a block of self-attention, as they are."""
+    rows = tokens.rows(block.start, block.stop)
+    return Kept(digest(block, tokens, offsets), sight(block, offsets), rows, tokens, sinks)
 
 
 class Drawn:

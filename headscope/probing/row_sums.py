@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
+from headscope.extraction.digest import EXACT_KEYS, Digest, digest, join
 from headscope.extraction.encoder import Encoder
 from headscope.extraction.masks import Mask
 from headscope.extraction.measures import MEASURES
 from headscope.extraction.observers import Block
-from headscope.extraction.rows import EXACT_KEYS, Kept, Rows, Sight, WithoutFirst
-from headscope.extraction.tokens import describe_tokens
+from headscope.extraction.rows import Kept, Rows, Sight, WithoutFirst, sight
+from headscope.extraction.tokens import Tokens, describe_tokens
 
 WAYS = ("all", "without_first", "first_text", "second_text")
 """Ways in which every measure is taken: over all rows as they are; over all rows with the first
 token left out and the rest renormalised; over the rows of one text of a pair, as they are."""
 
+_Place = tuple[Mask | None, int, int]
+"""Mask and rows: what facts depend on within a batch."""
+
 N_TEXTLESS = 2
 """How many of them, the first ones, need no pairs."""
 
-_NAMES = tuple(MEASURES)
+WAITING_BYTES = 16 * 2**20
+"""Digests of layers that wait for others, so that measures are taken of all of them at once."""
+
+_WITHOUT_FIRST = WAYS.index("without_first")
 
 
 @dataclass(frozen=True)
@@ -32,20 +38,22 @@ class _Facts:
 
     Attributes:
         sight: how much the queries may see.
-        weights: way -> [M, B, rows] float64, 1 at the rows for which the measure exists.
-        active: way -> places of the measures that exist for any of these rows.
+        queries: marks on their tokens.
+        weights: [V, M, B, rows] float64, 1 at the rows for which the measure exists.
+        active: [V][M] whether the measure exists for any of these rows.
         uniform, uniform_counts: [V, M] float64 sums for attention uniform over the visible keys.
     """
 
     sight: Sight
-    weights: dict[str, Tensor]
-    active: dict[str, list[int]]
+    queries: Tokens
+    weights: Tensor
+    active: list[list[bool]]
     uniform: Tensor
     uniform_counts: Tensor
 
 
 class RowSums:
-    """Sums over rows of a batch that is still running through the model.
+    """Sums over rows of a batch that is still running through the model; `finish` completes them.
 
     V ways: all of `WAYS` where the batch has pairs, else only those that take no text; M measures.
 
@@ -76,65 +84,69 @@ class RowSums:
         self.counts = zeros(batch, layers, *taken)
         self.uniform = zeros(layers, *taken)
         self.uniform_counts = zeros(layers, *taken)
-        self._known: dict[tuple[Mask | None, int, int], _Facts] = {}
+        self._known: dict[_Place, _Facts] = {}
+        self._waiting: dict[_Place, list[tuple[int, Digest]]] = {}
+        self._bytes = 0
 
     def add(self, block: Block) -> None:
         """Takes in some rows of one layer."""
-        facts = self._facts(block)
-        sums, undefined = self._sums(self._kept(block, facts.sight), facts)
-        self.sums[:, block.layer] += sums
-        self.undefined[:, block.layer] += undefined
-        for place, way in enumerate(self.ways):
-            self.counts[:, block.layer, place] += facts.weights[way].sum(2).T
-        self.uniform[block.layer] += facts.uniform
-        self.uniform_counts[block.layer] += facts.uniform_counts
+        place = (block.mask, block.start, block.stop)
+        if place not in self._known:
+            self._known[place] = self._found(block)
+        found = digest(block, self.keys)
+        self._waiting.setdefault(place, []).append((block.layer, found))
+        self._bytes += found.values.nbytes
+        if self._bytes > WAITING_BYTES:
+            self.finish()
 
-    def _kept(self, block: Block, sight: Sight | None = None) -> Kept:
-        return Kept(block, self.queries, self.keys, self.has_sinks, sight)
+    def finish(self) -> None:
+        """Brings the sums up to what was taken in."""
+        for place, waiting in self._waiting.items():
+            facts = self._known[place]
+            layers = [layer for layer, _ in waiting]
+            sums, undefined = self._sums(join([found for _, found in waiting]), facts)
+            by_layer = (len(self.batch), len(layers), -1)
+            self.sums[:, layers] += sums.view(*by_layer, *sums.shape[2:])
+            self.undefined[:, layers] += undefined.view(*by_layer, undefined.shape[2])
+            self.counts[:, layers] += facts.weights.sum(3).permute(2, 0, 1).unsqueeze(1)
+            self.uniform[layers] += facts.uniform
+            self.uniform_counts[layers] += facts.uniform_counts
+        self._waiting, self._bytes = {}, 0
 
-    def _sums(self, rows: Kept, facts: _Facts) -> tuple[Tensor, Tensor]:
+    def _sums(self, found: Digest, facts: _Facts) -> tuple[Tensor, Tensor]:
         """[B, H, V, M] sums, and [B, H, M] rows that are undefined without the first token."""
-        n_batch, n_heads = rows.block.probs.shape[:2]
-        sums = self.sums.new_zeros(n_batch, n_heads, *self.sums.shape[3:])
-        undefined = self.sums.new_zeros(n_batch, n_heads, len(MEASURES))
+        rows = Kept(found, facts.sight, facts.queries, self.keys, self.has_sinks)
         without = WithoutFirst(rows)
-        for place, way in enumerate(self.ways):
-            if not (active := facts.active[way]):
-                continue
-            values = _values(without if way == "without_first" else rows, active)
-            weights = facts.weights[way][active]
-            sums[:, :, place, active] = torch.einsum("mbhr,mbr->bhm", values, weights)
-            if way == "without_first":
-                missing = (~without.defined).double()
-                undefined[..., active] = torch.einsum("bhr,mbr->bhm", missing, weights)
-        return sums, undefined
-
-    def _facts(self, block: Block) -> _Facts:
-        key = (block.mask, block.start, block.stop)
-        if key not in self._known:
-            self._known[key] = self._found(block)
-        return self._known[key]
+        n_batch, n_heads = found.values.shape[:2]
+        sums = self.sums.new_zeros(n_batch, n_heads, *self.sums.shape[3:])
+        as_they_are = [place for place in range(len(self.ways)) if place != _WITHOUT_FIRST]
+        for taken, ways in ((rows, as_they_are), (without, [_WITHOUT_FIRST])):
+            for place, measure in enumerate(MEASURES.values()):
+                if facts.active[ways[0]][place]:
+                    weights = facts.weights[ways, place].permute(1, 2, 0)
+                    sums[:, :, ways, place] = measure.value(taken) @ weights
+        missing = (~without.defined).double()
+        return sums, missing @ facts.weights[_WITHOUT_FIRST].permute(1, 2, 0)
 
     def _found(self, block: Block) -> _Facts:
         visible = block.visible()
         evenly = visible.to(torch.float64) / visible.sum(-1, keepdim=True).clamp(min=1)
         evenly = evenly if evenly.shape[3] <= EXACT_KEYS else evenly.float()
-        rows = self._kept(replace(block, probs=evenly, scores=None))
-        weights = {"all": self._weights(rows), "without_first": self._weights(WithoutFirst(rows))}
-        for number, way in enumerate(self.ways[N_TEXTLESS:]):
-            of_text = rows.queries.has_texts & rows.queries.sets[f"text {number}"]
-            weights[way] = weights["all"] * of_text
-        active = {
-            way: held.flatten(1).any(1).nonzero().flatten().tolist()
-            for way, held in weights.items()
-        }
+        found = digest(replace(block, probs=evenly, scores=None), self.keys)
+        queries = self.queries.rows(block.start, block.stop)
+        rows = Kept(found, sight(block), queries, self.keys, self.has_sinks)
+        everywhere, without = self._weights(rows), self._weights(WithoutFirst(rows))
+        by_way = [everywhere, without]
+        for number in range(len(self.ways) - N_TEXTLESS):
+            by_way.append(everywhere * (queries.has_texts & queries.sets[f"text {number}"]))
+        weights = torch.stack(by_way)
+        active = weights.flatten(2).any(2).tolist()
         nothing = self.uniform.new_zeros(2, *self.uniform.shape[1:])
-        facts = _Facts(rows.sight, weights, active, *nothing)
-        sums, undefined = self._sums(rows, facts)
+        facts = _Facts(rows.sight, queries, weights, active, *nothing)
+        sums, undefined = self._sums(found, facts)
         facts.uniform.copy_(sums.sum((0, 1)))
-        for place, way in enumerate(self.ways):
-            facts.uniform_counts[place] = weights[way].sum((1, 2))
-        facts.uniform_counts[WAYS.index("without_first")] -= undefined.sum((0, 1))
+        facts.uniform_counts.copy_(weights.sum((2, 3)))
+        facts.uniform_counts[_WITHOUT_FIRST] -= undefined.sum((0, 1))
         return facts
 
     def _weights(self, rows: Rows) -> Tensor:
@@ -146,8 +158,3 @@ class RowSums:
             for m in MEASURES.values()
         ]
         return torch.stack(there).double()
-
-
-def _values(rows: Rows, places: Sequence[int]) -> Tensor:
-    """[n, B, H, rows] float64 values of the measures at these places of `MEASURES`."""
-    return torch.stack([MEASURES[_NAMES[place]].value(rows) for place in places])

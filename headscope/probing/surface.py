@@ -88,6 +88,7 @@ class Surface:
         opened, self._open = self._open, None
         if opened is None or opened.batch is not batch:
             return
+        opened.finish()
         units = np.array([s.unit for s in batch.sentences])
         weights = torch.from_numpy(self.resampling.weights(units)).T
         rows = opened.counts.cpu().sum(1).flatten(1)

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from headscope.extraction.measures import MEASURES
-from headscope.extraction.rows import Kept, WithoutFirst
-from tests.drawn import block_of, marks, mask_of_rows
+from headscope.extraction.rows import WithoutFirst
+from tests.drawn import block_of, kept, marks, mask_of_rows
 from tests.loops import NAMES
 
 FULL = [[0.5, 0.3, 0.2], [0.1, 0.6, 0.3], [0.2, 0.2, 0.6]]
@@ -32,7 +32,7 @@ def rows_of(probs, *, causal=False, sinks=False, places=PLACES):
     n = probs.shape[3]
     tokens = marks(n, **places)
     block = block_of(probs, tokens.valid, mask=mask_of_rows(causal=causal, width=n))
-    return Kept(block, tokens, tokens, sinks)
+    return kept(block, tokens, sinks)
 
 
 def measured(rows, name):

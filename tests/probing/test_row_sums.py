@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from headscope.extraction.digest import EXACT_KEYS
 from headscope.extraction.measures import MEASURES
 from headscope.extraction.observers import Block
-from headscope.extraction.rows import EXACT_KEYS
 from headscope.probing import row_sums
 from headscope.probing.row_sums import WAYS, RowSums
 from tests.drawn import LENGTHS, Drawn, block_of, marks, mask_of_rows
@@ -50,6 +50,7 @@ def summed(tokens, blocks, *, sinks=False, keys=None, n_heads=N_HEADS):
     sums = RowSums(blocks[0], encoder)
     for block in blocks:
         sums.add(block)
+    sums.finish()
     return sums
 
 
@@ -139,6 +140,17 @@ def test_layers_with_windows_of_their_own_have_a_uniform_value_of_their_own():
     n_rows = sum(LENGTHS)
     assert full == pytest.approx(sum(np.log(i + 1) for n in LENGTHS for i in range(n)) / n_rows)
     assert local == pytest.approx(np.log(2) * (n_rows - 4) / n_rows)
+
+
+def test_layers_that_see_alike_are_summed_together_or_one_by_one(monkeypatch):
+    first, second = Drawn(0), Drawn(1)
+    blocks = [first.block(), replace(second.block(), layer=1, mask=first.mask)]
+    blocks = [replace(block, mask=first.mask) for block in blocks]
+    together = summed(first.tokens, blocks)
+    monkeypatch.setattr(row_sums, "WAITING_BYTES", 0)
+    assert_equal_sums(summed(first.tokens, blocks), together)
+    assert_equal_sums(summed(first.tokens, blocks[::-1]), together)
+    assert not torch.equal(together.sums[:, 0], together.sums[:, 1])
 
 
 def test_a_mask_is_kept_so_that_no_other_one_is_taken_for_it():
