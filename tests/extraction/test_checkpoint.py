@@ -18,30 +18,11 @@ from headscope.extraction.checkpoint import (
 from tests.extraction.toys import (
     COMMIT,
     assert_same,
-    bert_config,
     edit_json,
     put_in_hub_cache,
-    random_model,
     refused,
-    save,
     weights,
 )
-
-
-@pytest.fixture(scope="module")
-def model():
-    return random_model(bert_config())
-
-
-@pytest.fixture(scope="module")
-def saved(model, tmp_path_factory):
-    return save(tmp_path_factory.mktemp("saved"), model)
-
-
-@pytest.fixture
-def folder(saved, tmp_path):
-    """A good checkpoint to be broken."""
-    return Path(shutil.copytree(saved, tmp_path / "toy"))
 
 
 class TestLocate:

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -30,22 +29,6 @@ from tests.extraction.toys import (
     state_of,
     weights,
 )
-
-
-@pytest.fixture(scope="module")
-def model():
-    return random_model(bert_config())
-
-
-@pytest.fixture(scope="module")
-def saved(model, tmp_path_factory):
-    return save(tmp_path_factory.mktemp("saved"), model)
-
-
-@pytest.fixture
-def folder(saved, tmp_path):
-    """A good checkpoint to be broken."""
-    return Path(shutil.copytree(saved, tmp_path / "toy"))
 
 
 class TestWeights:

@@ -4,31 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from headscope.extraction.loading import load_encoder
 from tests.extraction.toys import (
-    bert_config,
     byte_level,
-    random_model,
-    save,
     unigram,
     wordpiece,
 )
 from tests.extraction.zoo import KINDS, encoder_of
-
-
-@pytest.fixture(scope="module")
-def model():
-    return random_model(bert_config())
-
-
-@pytest.fixture(scope="module")
-def saved(model, tmp_path_factory):
-    return save(tmp_path_factory.mktemp("saved"), model)
-
-
-@pytest.fixture(scope="module")
-def encoder(saved):
-    return load_encoder(saved, device="cpu")
 
 
 class TestStops:

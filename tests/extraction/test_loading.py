@@ -1,6 +1,5 @@
 """Loading: what is observed is what the checkpoint holds, whatever family, place and wrapping."""
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,32 +27,6 @@ from tests.extraction.toys import (
     sentence,
     wordpiece,
 )
-
-
-@pytest.fixture(scope="module")
-def model():
-    return random_model(bert_config())
-
-
-@pytest.fixture(scope="module")
-def saved(model, tmp_path_factory):
-    return save(tmp_path_factory.mktemp("saved"), model)
-
-
-@pytest.fixture
-def folder(saved, tmp_path):
-    """A good checkpoint to be broken."""
-    return Path(shutil.copytree(saved, tmp_path / "toy"))
-
-
-@pytest.fixture(scope="module")
-def encoder(saved):
-    return load_encoder(saved, device="cpu")
-
-
-@pytest.fixture(scope="module")
-def demo():
-    return load_encoder("demo", device="cpu")
 
 
 def refused(folder, match, **options):

@@ -1,30 +1,11 @@
 """The same architecture with every weight drawn anew."""
 
-import pytest
 import torch
 
 from headscope.extraction.loading import load_encoder, untrained
 from tests.extraction.toys import (
-    bert_config,
     output,
-    random_model,
-    save,
 )
-
-
-@pytest.fixture(scope="module")
-def model():
-    return random_model(bert_config())
-
-
-@pytest.fixture(scope="module")
-def saved(model, tmp_path_factory):
-    return save(tmp_path_factory.mktemp("saved"), model)
-
-
-@pytest.fixture(scope="module")
-def encoder(saved):
-    return load_encoder(saved, device="cpu")
 
 
 class TestUntrained:

@@ -11,7 +11,6 @@ import headscope
 from headscope.datasets import open_corpus
 from headscope.errors import ParseError
 from headscope.extraction.calibration import KeepMaps
-from headscope.extraction.loading import load_encoder
 from headscope.extraction.observers import Resampling
 from headscope.extraction.run import SHOWN, run, versions
 from headscope.extraction.words import Aligner
@@ -53,11 +52,6 @@ class Counting:
 def model():
     """BERT with the words the, cat, full stop, comma, single letters, and 20 positions."""
     return encoder("bert")
-
-
-@pytest.fixture(scope="module")
-def demo():
-    return load_encoder("demo")
 
 
 # Pieces: [CLS] the cat . [SEP]; [CLS] the 9=[UNK] d ##o ##g [SEP]; 19 pieces and 2; one letter.
