@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedConfig
 
 from headscope.datasets import Sentence
 from headscope.errors import ModelError
@@ -23,7 +24,7 @@ from headscope.extraction.words import NO_WORD, Pieces
 
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-4, torch.float16: 1e-2, torch.bfloat16: 4e-2}
 
-_CROSS = ("crossattention", "encoder_attn", "EncDecAttention")
+_CROSS = ("cross_attention", "cross_attn", "crossattention", "encoder_attn", "EncDecAttention")
 """Names that modules of cross-attention bear in the library's encoder-decoders."""
 
 
@@ -121,7 +122,8 @@ def _settle(
         seen = _seen(encoder, batch)
         _compare(encoder, batch, ([m for m in maps if m is not None], seen), outputs)
         _note_uniform_layers(encoder, batch, seen)
-        encoder.equal_lengths = _padding_leaks(encoder, batch, seen)
+        leaks = _padding_leaks(encoder, batch, seen)
+        encoder.equal_lengths = leaks or _turns_by_longest(encoder.config)
     except BaseException:
         # Also after Ctrl-C: a model that was not compared to the end is compared on its next use.
         encoder.route, encoder.sites = None, ()
@@ -232,6 +234,8 @@ def _compare(
     """Own against observed. Rows of padding do not count; NaN is a difference, for it is False."""
     limit = TOLERANCE[outputs[0].dtype]
     valid = batch.queries.valid
+    if encoder.has_sinks:
+        maps = _without_sinks(encoder, maps)
     rows = valid.unsqueeze(1).expand(-1, encoder.n_heads, -1)
     pairs = zip(*maps, strict=True)
     apart = float(torch.stack([(a.to(b.dtype) - b)[rows].abs().max() for a, b in pairs]).max())
@@ -241,6 +245,21 @@ def _compare(
             f"observed attention differs from the model's own by {apart:.1e} (output: "
             f"{drift:.1e}), expected at most {limit:.0e}"
         )
+
+
+def _without_sinks(
+    encoder: Encoder, maps: tuple[list[Tensor], list[Tensor]]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Both sides as they can be compared: some families leave the sinks out of their own maps."""
+    own, seen = maps
+    if not all(bool(((one.sum(3) - 1).abs() < 1e-3).all()) for one in own):
+        return maps
+    if encoder.route == "maps":
+        raise ModelError(
+            f"{encoder.info.name}: the model has attention sinks, and its own maps leave them out; "
+            "this model cannot be observed"
+        )
+    return own, [one / one.sum(3, keepdim=True) for one in seen]
 
 
 def _drift(own: Tensor, other: Tensor, valid: Tensor) -> float:
@@ -308,6 +327,13 @@ def _padding_leaks(encoder: Encoder, batch: Batch, maps: list[Tensor]) -> bool:
     pairs = zip(maps, _seen(encoder, alone), strict=True)
     apart = [float((a[1:2, :, :rows, :keys] - b).abs().max()) for a, b in pairs]
     return not max(apart) <= limit
+
+
+def _turns_by_longest(config: PreTrainedConfig) -> bool:
+    """Whether the longest sequence of a batch decides how positions are turned in all of them."""
+    rope = getattr(config.get_text_config(), "rope_parameters", None) or {}
+    by_kind = [kind for kind in rope.values() if isinstance(kind, dict)]
+    return any(kind.get("rope_type") == "longrope" for kind in (rope, *by_kind))
 
 
 def _alone(encoder: Encoder, batch: Batch, row: int) -> Batch:

@@ -140,13 +140,14 @@ def _rest_entropy(block: Block, mass: PerRow) -> PerRow:
     probs, scores = block.probs, block.scores.to(block.probs.dtype)
     best, strongest = scores.amax(-1), probs.amax(-1).double()
     logs = strongest.clamp(min=torch.finfo(probs.dtype).tiny).log()
-    if probs.shape[3] <= EXACT_KEYS:
-        below = (scores[..., rest] - best.unsqueeze(-1)).mul_(probs[..., rest])
-        found = -below.sum(-1, dtype=torch.float64) - logs * mass
+    # Counted from the strongest: what tells large scores apart would be lost in rounding.
+    below, probs = scores[..., rest] - best.unsqueeze(-1), probs[..., rest]
+    if probs.shape[3] < EXACT_KEYS:
+        total = below.mul_(probs).sum(-1, dtype=torch.float64)
     else:
-        # One product a row, without a second map.
-        product = torch.einsum("bhrk,bhrk->bhr", probs[..., rest], scores[..., rest]).double()
-        found = (best.double() - logs) * mass - product
+        # A sum in float64 would hold the whole block in float64.
+        total = torch.einsum("bhrk,bhrk->bhr", below, probs).double()
+    found = -total - logs * mass
     # An emptied row of padding, whose scores may be NaN, has none.
     return torch.where(mass > 0, found.clamp(min=0), 0.0)
 

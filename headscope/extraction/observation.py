@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from headscope.errors import HeadscopeError, ModelError, unknown
 from headscope.extraction.batches import Batch
 from headscope.extraction.encoder import Encoder
-from headscope.extraction.hook import PassDone, heard_by, inputs
+from headscope.extraction.hook import PassDone, attention_set_to, heard_by, inputs
 from headscope.extraction.masks import Mask
 from headscope.extraction.observers import Block, Observer, TakesStates
 from headscope.extraction.own_maps import own_blocks
@@ -72,7 +72,8 @@ class Observation:
                         probs = checked(self.encoder, block)
                         self.show(replace(block, probs=probs), block.stop)
                     if self.takers:
-                        self._hand_states(batch, self._forward(batch))
+                        with attention_set_to(self.encoder.model, "eager"):
+                            self._hand_states(batch, self._forward(batch))
                 else:
                     self._listen(batch)
             for observer in self.observers:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from headscope.errors import ModelError
 from headscope.extraction.batches import Batch
 from headscope.extraction.encoder import Encoder
 from headscope.extraction.hook import attention_set_to, inputs
@@ -24,6 +25,15 @@ OUTPUTS = {
     "cross": ("cross_attentions",),
 }
 """Where the outputs of a model hold the maps of a kind of attention."""
+
+MANY_PAIRS = 32
+"""Pairs of tokens without attention in any head that are no accident of rounding."""
+
+_LOCAL_KINDS = (
+    ("layer_types", "sliding_attention", "sliding_window"),
+    ("attention_layers", "local", "window_size"),
+)
+"""Of a config: which kind each layer is, the kind that attends locally, how many keys it sees."""
 
 
 def own_output(encoder: Encoder, batch: Batch) -> Any:
@@ -59,19 +69,55 @@ def own_blocks(encoder: Encoder, batch: Batch) -> Iterator[Block]:
         reach = reach_of(encoder, layer)
         mask = masks.setdefault(reach, band(encoder.causal, reach, keys.valid))
         if probs is not None:
+            _refuse_unknown_window(encoder, layer, probs, (queries.valid, keys.valid))
             yield Block(layer, 0, probs.float(), queries, keys, mask)
 
 
 def reach_of(encoder: Encoder, layer: int) -> int | None:
-    """How many tokens away a key may be, in the layers of families that attend locally."""
-    config = encoder.config
+    """How many tokens away a key may be, in layers that attend locally; None for any distance."""
+    if encoder.info.attention == "cross":
+        return None
+    config = encoder.config.get_text_config()
     windows = getattr(config, "attention_window", None)
     if windows is not None and encoder.info.attention == "encoder":
         return int((windows if isinstance(windows, int) else windows[layer]) // 2)
-    kinds = getattr(config, "attention_layers", None)
-    if kinds is not None and kinds[layer] == "local":
-        return int(config.window_size) - 1
+    for names, local, size in _LOCAL_KINDS:
+        kinds = getattr(config, names, None)
+        if kinds is not None and layer < len(kinds) and kinds[layer] == local:
+            return int(getattr(config, size)) - 1
     return None
+
+
+def _refuse_unknown_window(
+    encoder: Encoder, layer: int, probs: Tensor, valid: tuple[Tensor, Tensor]
+) -> None:
+    """Refuses a layer that attends to nothing in places where it is taken to see keys.
+
+    Raises:
+        ModelError: its farthest attention is a band with many pairs of tokens beyond it.
+    """
+    if encoder.info.attention == "cross":
+        return
+    queries, keys = valid
+    away = (torch.arange(probs.shape[3]) - torch.arange(probs.shape[2]).unsqueeze(1)).to(
+        keys.device
+    )
+    seen = queries.unsqueeze(2) & keys.unsqueeze(1)
+    if encoder.causal:
+        seen = seen & (away <= 0)
+    reach = reach_of(encoder, layer)
+    if reach is not None:
+        seen = seen & (away.abs() <= reach)
+    # NaN counts as attention here; what it is, is told elsewhere.
+    attended = (probs != 0).any(1) & seen
+    farthest = int((attended * away.abs()).max())
+    beyond = int((seen & (away.abs() > farthest)).sum())
+    if beyond >= MANY_PAIRS:
+        raise ModelError(
+            f"{encoder.info.name}: layer {layer} attends to no token more than {farthest} tokens "
+            f"away, in none of {beyond:,} pairs of tokens; a window of family "
+            f"'{encoder.info.family}' that is not known here; this model cannot be observed"
+        )
 
 
 def _as_they_are(maps: list[Tensor]) -> list[Tensor]:

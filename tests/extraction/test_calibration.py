@@ -13,6 +13,9 @@ from headscope.extraction import calibration, hook
 from headscope.extraction.calibration import TOLERANCE, KeepMaps, calibrate, observe
 from headscope.extraction.loading import untrained
 from headscope.extraction.observers import Block
+from headscope.extraction.own_maps import own_output
+from tests.extraction import zoo
+from tests.extraction.zoo import Kind
 from tests.models import CAUSAL, KINDS, N_HEADS, batch_of, encoder, uncalibrated
 
 
@@ -304,3 +307,42 @@ def test_maps_of_a_batch_are_kept_when_it_is_closed():
     both = keep + KeepMaps(maps=[torch.zeros(1)])
     assert [float(m) for m in both.maps] == [1.0, 0.0]
     assert len(keep.maps) == 1
+
+
+GRANITE = Kind("Granite", "granite_swa", zoo._GROUPED | {"sliding_window": 4})
+
+
+def test_sinks_that_a_models_own_maps_leave_out_are_seen():
+    encoder = zoo.encoder_of(GRANITE, "encoder")
+    assert (encoder.route, encoder.has_sinks, encoder.notes) == ("function", True, ())
+    batch = batch_of(encoder, (9, 5))
+    keep = KeepMaps()
+    with observe(encoder, [keep]) as seen:
+        seen.forward(batch)
+    own = own_output(encoder, batch).attentions
+    for found, expected in zip(keep.maps, own, strict=True):
+        real = batch.valid.unsqueeze(1).expand(-1, 4, -1)
+        totals = found.sum(3)
+        assert 0.2 < float(totals[real].mean()) < 0.95
+        assert torch.allclose((found / totals.unsqueeze(3))[real], expected[real], atol=1e-5)
+
+
+def test_sinks_without_an_observed_function_are_refused(monkeypatch):
+    monkeypatch.setattr(calibration, "_call_roll", lambda *_: ([], torch.empty(0), "none"))
+    with pytest.raises(ModelError, match="sinks, and its own maps leave them out"):
+        zoo.encoder_of(GRANITE, "encoder")
+
+
+def test_cross_attention_by_any_name_of_its_module_is_told_apart():
+    names = {"cross_attention", "cross_attn", "crossattention", "encoder_attn", "EncDecAttention"}
+    assert {calibration._kind(f"decoder.layers.0.{name}") for name in names} == {"cross"}
+    assert calibration._kind("decoder.layers.0.self_attn") == "decoder"
+
+
+def test_layers_turned_by_the_longest_of_a_batch_have_batches_of_equal_lengths():
+    factors = {"short_factor": [1.0] * 3, "long_factor": [4.0, 9.0, 20.0], "factor": 8.0}
+    rope = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 8}
+    size = zoo._GROUPED | {"max_position_embeddings": 64, "rope_parameters": rope | factors}
+    phi = zoo.encoder_of(Kind("Phi-3", "phi3", size), "encoder")
+    assert phi.equal_lengths
+    assert not zoo.encoder_of(Kind("Llama", "llama", zoo._GROUPED), "encoder").equal_lengths

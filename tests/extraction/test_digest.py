@@ -59,6 +59,16 @@ def test_long_rows_in_float32_are_as_good_as_in_float64():
     assert (WithoutFirst(long).rest < 0.01).any()
 
 
+@pytest.mark.parametrize("n_keys", [40, EXACT_KEYS + 40])
+def test_entropy_of_large_scores_is_as_good_as_of_small_ones(n_keys):
+    scores = torch.randn(1, 2, 7, n_keys, generator=torch.Generator().manual_seed(0)) * 2 + 5000
+    exact = scores.double().softmax(3)
+    expected = scipy.stats.entropy(exact.numpy(), axis=3)
+    tokens = marks(n_keys)
+    rows = kept(block_of(scores.softmax(3), tokens.valid, scores=scores), tokens)
+    assert rows.entropy.numpy() == pytest.approx(expected, abs=1e-5)
+
+
 def test_entropy_of_hard_rows():
     # C073: zeros, certainty, subnormal numbers; 0.0 and never -0.0.
     rows = [[0.5, 0.5, 0.0], [1.0, 0.0, 0.0], [0.25, 0.75, 0.0], [1.0, 1e-45, 0.0]]

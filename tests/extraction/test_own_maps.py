@@ -5,9 +5,12 @@ import copy
 import pytest
 import torch
 
+from headscope.errors import ModelError
 from headscope.extraction.calibration import KeepMaps, observe
+from headscope.extraction.hook import attention_set_to, inputs
 from headscope.extraction.own_maps import ADAPTERS, n_own_maps, own_output, reach_of
-from tests.extraction.zoo import KINDS, encoder_of
+from tests.extraction import zoo
+from tests.extraction.zoo import KINDS, Kind, encoder_of
 from tests.models import batch_of
 
 BY_FAMILY = {kind.family: kind for kind in KINDS}
@@ -92,6 +95,44 @@ def test_reach_by_layer():
     assert [reach_of(local, layer) for layer in range(2)] == [None, 3]
     led = BY_FAMILY["led"]
     assert [reach_of(encoder_of(led, kind), 1) for kind in ("encoder", "cross")] == [2, None]
+
+
+def test_layers_that_attend_locally_are_told_by_their_config():
+    size = zoo._GROUPED | {"sliding_window": 4}
+    encoder = encoder_of(Kind("Gemma 2", "gemma2", size | {"query_pre_attn_scalar": 7}), "encoder")
+    assert [reach_of(encoder, layer) for layer in range(3)] == [3, None, 3]
+
+
+def test_a_window_that_no_config_tells_is_refused():
+    encoder = encoder_of(BY_FAMILY["gpt_neo"], "encoder")
+    batch = batch_of(encoder, (13, 5))
+    with observe(encoder, [KeepMaps()]) as seen:
+        seen.forward(batch)
+        encoder.config.attention_types = encoder.config.attention_layers = None
+        seen.forward(batch_of(encoder, (8, 5)))  # few pairs are out of reach
+        with pytest.raises(ModelError, match="layer 1 attends to no token more than 3 tokens away"):
+            seen.forward(batch)
+
+
+def test_states_of_a_model_that_is_read_from_its_own_maps_are_its_own():
+    # Its mask hides padding from its own attention, but not from the observed function.
+    encoder = encoder_of(Kind("MarkupLM", "markuplm", dict(zoo._BERT)), "encoder")
+    assert encoder.route == "maps"
+    batch, taken = batch_of(encoder, (9, 5)), []
+
+    class Taker(KeepMaps):
+        wants_states = True
+
+        def take_states(self, batch, states):
+            taken.extend(states)
+
+    with observe(encoder, [Taker()]) as seen:
+        seen.forward(batch)
+    with torch.no_grad(), attention_set_to(encoder.model, "eager"):
+        expected = encoder.model(**inputs(encoder, batch), output_hidden_states=True).hidden_states
+    assert len(taken) == 4
+    for found, right in zip(taken, expected, strict=True):
+        assert torch.allclose(found[batch.valid], right[batch.valid], atol=1e-5)
 
 
 def test_maps_of_all_kinds_are_counted():
