@@ -97,10 +97,11 @@ class Encoder:
         """Ids of all pieces whose text, word-boundary marks left out, is exactly "." or ","."""
         inside = getattr(self.tokenizer.model, "continuing_subword_prefix", None) or ""
         before = "" if inside else "\u0120\u2581"
+        end = getattr(self.tokenizer.model, "end_of_word_suffix", None) or ""
         return frozenset(
             token_id
             for piece, token_id in self.tokenizer.get_vocab().items()
-            if piece.removeprefix(inside).lstrip(before) in (".", ",")
+            if piece.removeprefix(inside).lstrip(before).removesuffix(end) in (".", ",")
         )
 
     @cached_property

@@ -185,12 +185,17 @@ def start_token(config: PreTrainedConfig) -> int | None:
     """The token before the first one of a decoder's input; None where the last is moved there."""
     if config.model_type in _LAST_TOKEN_FIRST:
         return None
-    start: int | None = getattr(config, "decoder_start_token_id", None)
+    start: int | None = (
+        config.decoder.bos_token_id
+        if config.model_type == "t5gemma"
+        else getattr(config, "decoder_start_token_id", None)
+    )
     return config.pad_token_id if start is None else start
 
 
-# The last token of their targets names the language, and it is what a target begins with.
-_LAST_TOKEN_FIRST = ("mbart",)
+# What a target begins with is its own last token: of mBART and PLBart one that names the language,
+# of FSMT the end token.
+_LAST_TOKEN_FIRST = ("fsmt", "mbart", "plbart")
 
 
 def _max_length(checkpoint: Checkpoint, vocabulary: Vocabulary, encoder: Encoder) -> int | None:

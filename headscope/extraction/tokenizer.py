@@ -167,7 +167,8 @@ def _compare_with_file(
     rust = loaded.backend_tokenizer
     added = {token.content for token in rust.get_added_tokens_decoder().values()}
     pieces = sorted(rust.get_vocab().keys() - added)
-    bare = [piece.removeprefix("##").strip("\u0120\u2581") for piece in pieces]
+    end = getattr(rust.model, "end_of_word_suffix", None) or ""
+    bare = [piece.removeprefix("##").strip("\u0120\u2581").removesuffix(end) for piece in pieces]
     sample = [word for word in bare[:: len(bare) // _N_PIECES + 1] if word.isprintable() and word]
     words = (*_PROBES, *(token["content"] for token in own.get("added_tokens", ())), *sample)
     apart = _first_apart(rust, _described(own, {}), words)
@@ -197,11 +198,13 @@ def _first_apart(one: Tokenizer, other: Tokenizer, words: Sequence[str]) -> tupl
 
 def _described(own: dict[str, Any], config: dict[str, Any]) -> Tokenizer:
     """The tokenizer of a tokenizer.json, with settings of the config and those we ask for."""
+    marks_ends = (own.get("model") or {}).get("end_of_word_suffix")
     steps = {name: copy.deepcopy(own.get(name)) for name in ("normalizer", "pre_tokenizer")}
     for part in _parts(*steps.values()):
         if part["type"] == "BertNormalizer":
             part.update({its: config[key] for key, its in _BERT_SETTINGS.items() if key in config})
-        elif part["type"] == "ByteLevel":
+        # A vocabulary that marks the ends of words, as CLIP's does, has no space before them.
+        elif part["type"] == "ByteLevel" and not marks_ends:
             part["add_prefix_space"] = True
         elif part["type"] == "Metaspace":
             part.pop("add_prefix_space", None)

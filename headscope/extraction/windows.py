@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -64,10 +65,11 @@ def windowed(corpus: Corpus, encoder: Encoder, windows: Windows, *, wants_maps: 
     length = windows.length(encoder, wants_maps=wants_maps)
 
     def read() -> Iterator[Sentence]:
-        measured = _measured(corpus.read(), Aligner(encoder.tokenizer))
-        special = encoder.tokenizer.num_special_tokens_to_add(is_pair=False)
+        aligner = Aligner(encoder.tokenizer)
+        room = _Room(aligner, length - _n_special(encoder))
+        measured = _measured(corpus.read(), aligner, encoder.n_ids)
         one = corpus.unit != "document"
-        for ordinal, group in enumerate(_packed(measured, length - special, windows.stride, one)):
+        for ordinal, group in enumerate(_packed(measured, room, windows.stride, one)):
             joined = _joined(group, ordinal)
             yield replace(joined, unit=ordinal) if one else joined
 
@@ -82,9 +84,40 @@ def windowed(corpus: Corpus, encoder: Encoder, windows: Windows, *, wants_maps: 
     )
 
 
+def _n_special(encoder: Encoder) -> int:
+    """Tokens beside those of words; a decoder's first one replaces the end token, if any."""
+    special = encoder.tokenizer.encode("a").special_tokens_mask
+    added = encoder.has_target and encoder.start_id is not None and not special[-1]
+    return sum(special) + int(added)
+
+
+@dataclass(frozen=True)
+class _Room:
+    """What a window has for the pieces of its words."""
+
+    aligner: Aligner
+    size: int
+
+    def n_leading(self, texts: Sequence[Sequence[str]]) -> int:
+        """How many of the first texts fit in together; the first one counts in any case.
+
+        Sizes of single texts do not tell: after a space the same word may have more pieces than at
+        the start, or one piece with its neighbour.
+        """
+
+        def overflows(n: int) -> bool:
+            (pieces,) = self.aligner.align([[word for text in texts[:n] for word in text]])
+            return pieces is None or int((~pieces.special).sum()) > self.size
+
+        n = len(texts)
+        if n == 1 or not overflows(n):
+            return n
+        return bisect_left(range(2, n), True, key=overflows) + 1
+
+
 @dataclass(frozen=True)
 class _Measured:
-    """A sentence and the number of pieces of each of its words."""
+    """A sentence and the number of pieces of each of its words, as it is cut alone."""
 
     sentence: Sentence
     sizes: tuple[int, ...]
@@ -94,16 +127,19 @@ class _Measured:
         return sum(self.sizes)
 
 
-def _measured(sentences: Iterable[Sentence], aligner: Aligner) -> Iterator[_Measured]:
+def _measured(sentences: Iterable[Sentence], aligner: Aligner, n_ids: int) -> Iterator[_Measured]:
     stream = iter(sentences)
     while some := list(islice(stream, _READ_AHEAD)):
         cut = aligner.align([sentence.words for sentence in some])
         for sentence, pieces in zip(some, cut, strict=True):
+            if pieces is None or pieces.ids.max(initial=0) >= n_ids:
+                # What cannot be observed alone is a window alone, and is left out by name later.
+                yield _Measured(sentence, (10**9,))
+                continue
             counts = [0] * len(sentence.words)
-            for word in () if pieces is None else pieces.word_of[~pieces.special].tolist():
+            for word in pieces.word_of[~pieces.special].tolist():
                 counts[word] += 1
-            # What cannot be aligned alone is a window alone, and is left out by name later.
-            yield _Measured(sentence, tuple(counts) if pieces is not None else (10**9,))
+            yield _Measured(sentence, tuple(counts))
 
 
 @dataclass(frozen=True)
@@ -115,24 +151,50 @@ class _Group:
 
 
 def _packed(
-    measured: Iterable[_Measured], room: int, stride: int, one_document: bool
+    measured: Iterable[_Measured], room: _Room, stride: int, one_document: bool
 ) -> Iterator[_Group]:
+    stream = iter(measured)
+    again: list[_Measured | None] = []  # read, and not in a window yet; the next one is the last
     held: list[_Measured] = []
     n_context = 0
-    for item in measured:
-        new = bool(held) and not one_document and held[-1].sentence.unit != item.sentence.unit
-        if new or sum(one.size for one in held) + item.size > room:
-            if len(held) > n_context:
-                yield _Group(tuple(one.sentence for one in held), n_context)
-            held = [] if new else _repeated(held, stride, room - item.size)
+    while True:
+        item = again.pop() if again else next(stream, None)
+        new = (
+            item is not None
+            and bool(held)
+            and not one_document
+            and held[-1].sentence.unit != item.sentence.unit
+        )
+        full = item is None or new or sum(one.size for one in held) + item.size > room.size
+        if full and len(held) > n_context:
+            held, n_context, rest = _fitting(held, n_context, room)
+            yield _Group(tuple(one.sentence for one in held), n_context)
+            again += [item, *reversed(rest)]
+            following = again[-1]
+            if following is None or (new and not rest):
+                held = []
+            else:
+                held = _repeated(held, stride, room.size - following.size)
             n_context = len(held)
-        if item.size > room:
+        elif item is None:
+            return
+        elif item.size > room.size:
             yield from (_Group((part,)) for part in _parts(item, room))
             held, n_context = [], 0
         else:
             held.append(item)
-    if len(held) > n_context:
-        yield _Group(tuple(one.sentence for one in held), n_context)
+
+
+def _fitting(
+    held: list[_Measured], n_context: int, room: _Room
+) -> tuple[list[_Measured], int, list[_Measured]]:
+    """What really fits, how many sentences of it are context, and what is left over.
+
+    Context gives way, the oldest first, where it would leave no room for anything new.
+    """
+    while (n := room.n_leading([one.sentence.words for one in held])) <= n_context:
+        held, n_context = held[1:], n_context - 1
+    return held[:n], n_context, held[n:]
 
 
 def _repeated(held: list[_Measured], stride: int, room: int) -> list[_Measured]:
@@ -145,18 +207,21 @@ def _repeated(held: list[_Measured], stride: int, room: int) -> list[_Measured]:
     return kept
 
 
-def _parts(item: _Measured, room: int) -> Iterator[Sentence]:
+def _parts(item: _Measured, room: _Room) -> Iterator[Sentence]:
     """A sentence that is longer than a window, cut between words."""
-    if len(item.sizes) != len(item.sentence.words):
+    words, n_words = item.sentence.words, len(item.sizes)
+    if n_words != len(words):
         yield item.sentence
         return
-    start, used = 0, 0
-    for word, size in enumerate(item.sizes):
-        if word > start and used + size > room:
-            yield _part(item.sentence, start, word)
-            start, used = word, 0
-        used += size
-    yield _part(item.sentence, start, len(item.sizes))
+    start = 0
+    while start < n_words:
+        stop, used = start + 1, item.sizes[start]
+        while stop < n_words and used + item.sizes[stop] <= room.size:
+            used += item.sizes[stop]
+            stop += 1
+        stop = start + room.n_leading([(word,) for word in words[start:stop]])
+        yield _part(item.sentence, start, stop)
+        start = stop
 
 
 def _part(sentence: Sentence, start: int, stop: int) -> Sentence:

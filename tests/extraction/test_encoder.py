@@ -7,6 +7,7 @@ import pytest
 from tests.extraction.toys import (
     byte_level,
     unigram,
+    word_ends,
     wordpiece,
 )
 from tests.extraction.zoo import KINDS, encoder_of
@@ -21,8 +22,18 @@ class TestStops:
             (unigram("▁.", "▁,", "...", "▁..", ".a"), {".", ",", "▁.", "▁,"}),
             (unigram("##.", "▁##,"), {".", ","}),
             (wordpiece(["the", "Ġ.", "▁,"]), set()),
+            (word_ends("..", ".,", "a."), {".", ",", ".</w>", ",</w>"}),
+            (unigram(".</w>", "▁,</w>"), {".", ","}),
         ],
-        ids=["wordpiece", "byte-level", "sentencepiece", "real hashes", "real marks"],
+        ids=[
+            "wordpiece",
+            "byte-level",
+            "sentencepiece",
+            "real hashes",
+            "real marks",
+            "word ends",
+            "real ends",
+        ],
     )
     def test_only_pieces_whose_text_is_exactly_a_stop(self, encoder, tokenizer, stops):
         found = replace(encoder, tokenizer=tokenizer).stop_ids

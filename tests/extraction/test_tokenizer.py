@@ -9,8 +9,11 @@ from transformers import (
     AlbertConfig,
     AutoTokenizer,
     BertTokenizer,
+    CLIPTokenizer,
     GPT2Config,
     GPT2Tokenizer,
+    HerbertTokenizer,
+    OpenAIGPTTokenizer,
     PreTrainedTokenizerFast,
     RobertaConfig,
 )
@@ -26,6 +29,7 @@ from tests.extraction.toys import (
     byte_level,
     edit_json,
     unigram,
+    word_ends,
     wordpiece,
 )
 
@@ -182,6 +186,17 @@ class TestComparedWithItsFile:
     def test_the_space_before_a_word_is_asked_for_and_no_difference(self, tmp_path):
         folder = folder_of(tmp_path, byte_level("Ġdog", prefix=False), RobertaConfig())
         assert cut(read(folder), "dog dog") == ["<s>", "Ġdog", "Ġdog", "</s>"]
+
+    @pytest.mark.parametrize("make", [CLIPTokenizer, HerbertTokenizer, OpenAIGPTTokenizer])
+    def test_the_marked_ends_of_words_are_no_difference(self, tmp_path, make):
+        """CLIP's bytes have no space before them, asked for or not."""
+        pieces = word_ends("the", "cat").get_vocab()
+        merges = [("h", "e</w>"), ("t", "he</w>"), ("a", "t</w>"), ("c", "at</w>")]
+        vocabulary = read(folder_of(tmp_path, make(vocab=pieces, merges=merges, unk_token="<unk>")))
+        assert vocabulary.notes == ()
+        words = [piece for piece in cut(vocabulary, "the cat .") if piece.endswith("</w>")]
+        assert words == ["the</w>", "cat</w>", ".</w>"]
+        assert not Aligner(vocabulary.tokenizer).by_offsets
 
     def test_metaspace_of_older_files_is_no_difference(self, tmp_path):
         own = unigram("▁the")

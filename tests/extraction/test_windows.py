@@ -13,6 +13,13 @@ from headscope.extraction.windows import Windows, windowed
 from headscope.probing.analysis import Settings, analyse
 from headscope.probing.dependency import Dependency
 from headscope.probing.surface import Surface
+from tests.extraction.toys import (
+    EVERY_KIND,
+    NeverCalled,
+    boundaries_from_text,
+    encoder_of,
+    wordpiece,
+)
 from tests.models import encoder
 
 RESAMPLING = Resampling(0, "ab" * 32)
@@ -184,6 +191,101 @@ def test_what_cannot_be_cut_alone_is_left_out_by_name(model):
     assert sum(len(batch) for batch in group) == 2
     assert tally.skipped["too_long"] == 1
     assert "sentence s1 " in tally.left_out[0]
+
+
+def tried(toy, data, windows, **options):
+    """The windows, and what batches make of them."""
+    made = list(windowed(data, toy, windows, wants_maps=True).read())
+    tally = Tally()
+    return made, list(batches(toy, made, tally=tally, **options)), tally
+
+
+# "cats" is one piece at the start of a text, and two after a space: "▁" and "cats".
+CATS = boundaries_from_text("cats", "▁see", "▁dogs")
+
+
+def test_words_that_are_longer_after_a_space_are_measured_in_place():
+    data = corpus(*(sentence(i, "cats see dogs") for i in range(30)))
+    made, group, tally = tried(encoder_of(CATS), data, Windows(20))
+    # With two special tokens: 2 + 3 + 4 + 4 + 4 = 17, and one more sentence makes 21.
+    assert [len(window.words) for window in made] == [12] * 7 + [6]
+    assert sorted({int(n) for batch in group for n in batch.n_tokens}) == [9, 17]
+    assert (tally.n_sentences, tally.n_words) == (30, 90)
+    assert set(tally.skipped.values()) == {0}
+
+
+def test_what_does_not_fit_after_all_comes_before_the_next_document():
+    data = corpus(*(sentence(i, "cats see dogs", i // 5) for i in range(10)))
+    made, _, tally = tried(encoder_of(CATS), data, Windows(20))
+    assert [(w.sent_id, w.unit) for w in made] == [
+        ("s0 to s3", 0), ("s4", 0), ("s5 to s8", 1), ("s9", 1),
+    ]  # fmt: skip
+    assert (tally.n_sentences, tally.units) == (10, {0, 1})
+
+
+def test_context_gives_way_where_a_sentence_is_longer_after_it():
+    data = corpus(*(sentence(i, "cats see dogs") for i in range(4)))
+    for tokens, n_context in ((8, [0, 0, 0, 0]), (9, [0, 3, 3])):
+        made, _, tally = tried(encoder_of(CATS), data, Windows(tokens, stride=1))
+        assert [window.n_context for window in made] == n_context
+        assert (tally.n_sentences, tally.n_words) == (4, 12)
+        assert tally.skipped["too_long"] == 0
+
+
+def test_parts_of_a_sentence_fit_although_their_first_word_is_longer_there():
+    """At the start of a text "dogs" is four pieces, and after a space one."""
+    data = corpus(sentence(0, " ".join(["dogs"] * 20)))
+    toy = encoder_of(boundaries_from_text("▁dogs"))
+    made, _, tally = tried(toy, data, Windows(10))
+    # Room for 8: d o g s and four more.
+    assert [len(window.words) for window in made] == [5] * 4
+    assert (tally.n_sentences, tally.n_words, tally.skipped["too_long"]) == (1, 20, 0)
+
+
+def test_sentences_that_would_share_a_piece_are_not_joined():
+    data = corpus(*(sentence(i, words) for i, words in enumerate(["a", "the", "cat", "a the"])))
+    toy = encoder_of(boundaries_from_text("the▁cat"))
+    made, _, tally = tried(toy, data, Windows(40, stride=1))
+    assert [" ".join(window.words) for window in made] == ["a the", "cat a the"]
+    assert (tally.n_sentences, tally.skipped["misaligned"]) == (4, 0)
+
+
+def test_a_token_without_a_vector_costs_one_sentence():
+    toy = encoder_of(wordpiece(["a", "b", "c"]))
+    toy.model = NeverCalled(7)  # "c" is the eighth piece
+    data = corpus(*(sentence(i, words) for i, words in enumerate(["a b", "b c", "b", "a"])))
+    _, _, tally = tried(toy, data, Windows(20))
+    assert (tally.n_sentences, tally.skipped["misaligned"]) == (3, 1)
+    assert tally.left_out[0].startswith("sentence s1 ")
+
+
+@pytest.mark.parametrize(
+    ("single", "n_words"), [("[CLS] $A [SEP]", 8), ("$A [SEP]", 9), ("[CLS] $A", 8), ("$A", 9)]
+)
+def test_there_is_room_for_the_token_that_a_decoder_starts_with(single, n_words):
+    tokenizer = wordpiece(["a"], single=single)
+    toy = encoder_of(tokenizer, attention="decoder", start_id=0, max_length=10)
+    data = corpus(*(sentence(i, "a") for i in range(40)))
+    made, _, tally = tried(toy, data, Windows(), target="copy")
+    assert len(made[0].words) == n_words
+    assert (tally.n_words, tally.skipped["too_long"]) == (40, 0)
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("stride", [0, 2])
+def test_no_window_overflows_and_none_is_half_empty(tokenizer, stride):
+    rng = np.random.default_rng(5)
+    words = ["the", "cat", "dog", "naïve", ",", "18th", "a"]
+    texts = [" ".join(rng.choice(words, rng.integers(1, 12))) for _ in range(150)]
+    data = corpus(*(sentence(i, text, i // 50) for i, text in enumerate(texts)))
+    made, group, tally = tried(encoder_of(tokenizer), data, Windows(40, stride))
+    new = [" ".join(window.words[window.n_context :]) for window in made]
+    assert " ".join(new) == " ".join(texts)
+    assert set(tally.skipped.values()) == {0}
+    assert tally.units == {0, 1, 2}
+    n_tokens = np.concatenate([batch.n_tokens.numpy() for batch in group])
+    assert n_tokens.max() <= 40
+    assert n_tokens.mean() > 26
 
 
 @pytest.mark.parametrize(

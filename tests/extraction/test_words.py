@@ -15,6 +15,7 @@ from tests.extraction.toys import (
     ROBERTA,
     XLMR,
     align,
+    bare,
     boundaries_from_text,
     counts,
     of_words,
@@ -52,7 +53,7 @@ def test_pieces_of_each_word_are_those_of_running_text(tokenizer):
     assert aligner.by_offsets == (tokenizer in (GEMMA, *list(KINDS.values())[2::3]))
     for word, form in enumerate(words):
         cut = [tokenizer.id_to_token(int(i)) for i in pieces.ids[pieces.word_of == word]]
-        assert "".join(cut).replace("##", "").strip("Ġ▁") == form
+        assert bare(cut) == form
 
 
 @EVERY_KIND
@@ -79,7 +80,7 @@ def test_c022_first_word_keeps_its_first_letter(tokenizer):
     words = [
         [texts(tokenizer, pieces)[t] for t in np.flatnonzero(pieces.word_of == w)] for w in (0, 2)
     ]
-    assert ["".join(w).replace("##", "").strip("Ġ▁") for w in words] == ["larger", "life"]
+    assert [bare(word) for word in words] == ["larger", "life"]
     assert pieces.has_piece.all()
 
 

@@ -109,6 +109,25 @@ def boundaries_from_text(*pieces, composing=False):
     return unigram(*pieces, scheme=None, normalizer=normalizers.Sequence(steps))
 
 
+def word_ends(*pieces):
+    """OpenAI-GPT's: the last piece of a word ends in "</w>"; `pieces` are words of their own."""
+    letters = (*string.ascii_letters, *string.digits, *".,'-")
+    spelling = [letter + end for letter in letters for end in ("", "</w>")]
+    whole = [*ROBERTA_SPECIALS, *spelling, *(f"{piece}</w>" for piece in pieces)]
+    vocabulary = {piece: number for number, piece in enumerate(dict.fromkeys(whole))}
+    merges = []
+    for piece in pieces:
+        for start in range(len(piece) - 1, 0, -1):
+            vocabulary.setdefault(f"{piece[start - 1 :]}</w>", len(vocabulary))
+            merges.append((piece[start - 1], f"{piece[start:]}</w>"))
+    tokenizer = Tokenizer(
+        models.BPE(vocabulary, merges, unk_token="<unk>", end_of_word_suffix="</w>")
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.add_special_tokens(list(ROBERTA_SPECIALS))
+    return template(tokenizer, "<s> $A </s>")
+
+
 BERT = wordpiece(["the", "cat", "'", "s", "na", "##ive", ".", ",", "東", "京", "18"], letters=True)
 ROBERTA = byte_level("Ġdog", "Ġthan", "ger", "Ġthe")
 XLMR = unigram("▁the", "the", "▁cat")
@@ -121,6 +140,7 @@ KINDS = {
     "metaspace first": unigram("▁the", scheme="first"),
     "metaspace never": unigram("▁the", scheme="never"),
     "boundaries from text": GEMMA,
+    "word ends": word_ends("the", "cat"),
 }
 EVERY_KIND = pytest.mark.parametrize("tokenizer", KINDS.values(), ids=KINDS.keys())
 
@@ -134,6 +154,11 @@ def align(tokenizer, words):
 def texts(tokenizer, pieces):
     """Text of every piece, marks included."""
     return [tokenizer.id_to_token(int(i)) for i in pieces.ids]
+
+
+def bare(cut):
+    """Text of the pieces of one word, without marks."""
+    return "".join(cut).replace("##", "").strip("Ġ▁").removesuffix("</w>")
 
 
 def of_words(pieces):
