@@ -51,7 +51,7 @@ class Recorder:
         self.encoder, self.settings, self.folder = encoder, settings, folder
         self.manifest, self._done = manifest, frozenset(done)
         self._maps = SentenceMaps(encoder.n_heads, settings.level, settings.rows)
-        self._shelf = Shelf(self._maps, encoder.n_layers, encoder.causal, settings)
+        self._shelf = Shelf(self._maps, encoder.seen, encoder.causal, settings)
         self._open: Batch | None = None
         self._unlike: dict[Mask | None, Array | None] = {}
 
@@ -81,6 +81,13 @@ class Recorder:
                 f"{self.encoder.info.name}: hidden state {max(self.settings.hidden_states)} was "
                 f"asked for; the model gives 0 to {len(states) - 1}"
             )
+        for number in self.settings.hidden_states:
+            if states[number].shape[1] != batch.valid.shape[1]:
+                raise ModelError(
+                    f"{self.encoder.info.name}: hidden state {number} was asked for; it has "
+                    f"{states[number].shape[1]} vectors for {batch.valid.shape[1]} tokens, for the "
+                    "model pools them; leave it out"
+                )
         self._shelf.add_states(batch, states)
 
     def close(self, batch: Batch) -> None:

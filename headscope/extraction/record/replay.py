@@ -59,7 +59,7 @@ class Replay:
         shown = _of_words(batch) if words else replace(batch)
         plain = band(self.encoder.causal, None, shown.valid)
         masks: dict[tuple[int, ...], Mask] = {}
-        for layer in range(self.encoder.n_layers):
+        for layer in self.encoder.seen:
             probs = self._maps(layer, places, shown)
             # Layers that see alike share the mask, as in a pass of the model.
             alike = tuple(self.record.shards[number].sight(layer) for number, _ in places)

@@ -84,7 +84,7 @@ class Shelf:
 
     Args:
         cutter: cuts maps into those of single sentences.
-        n_layers: L.
+        layers: numbers of those kept.
         causal: whether no query sees a later key.
         settings: what is kept.
 
@@ -93,29 +93,29 @@ class Shelf:
     """
 
     def __init__(
-        self, cutter: SentenceMaps, n_layers: int, causal: bool, settings: RecordSettings
+        self, cutter: SentenceMaps, layers: Sequence[int], causal: bool, settings: RecordSettings
     ) -> None:
         """Starts empty."""
         self.cutter, self.causal, self.precision = cutter, causal, settings.precision
-        self._maps = [_Growing(settings.precision) for _ in range(n_layers)]
+        self._maps = {layer: _Growing(settings.precision) for layer in layers}
         self._hidden = settings.hidden_states
         self.clear()
 
     def clear(self) -> None:
         """Empties it, for the next shard."""
-        for maps in self._maps:
+        for maps in self._maps.values():
             maps.size = 0
         self.ordinals: list[int] = []
         self._sides: list[list[int]] = []
         self._n_tokens: list[int] = []
-        self._unlike: list[list[Array | None]] = [[] for _ in self._maps]
+        self._unlike: dict[int, list[Array | None]] = {layer: [] for layer in self._maps}
         self._states: dict[int, list[Array]] = {number: [] for number in self._hidden}
         self._tokens: dict[str, list[Array]] = {name: [] for name in _TOKENS}
 
     @property
     def n_bytes(self) -> int:
         """Bytes of the attention collected so far."""
-        return sum(maps.filled.nbytes for maps in self._maps)
+        return sum(maps.filled.nbytes for maps in self._maps.values())
 
     def add_layer(self, layer: int, maps: Sequence[Tensor], visible: Array | None) -> None:
         """Takes in one layer's maps of a batch.
@@ -146,7 +146,7 @@ class Shelf:
 
         record: the fingerprint of the record; number: of the shard.
         """
-        tensors = {f"attention.{i}": maps.filled for i, maps in enumerate(self._maps)}
+        tensors = {f"attention.{i}": maps.filled for i, maps in self._maps.items()}
         tensors |= {f"hidden.{i}": np.concatenate(kept) for i, kept in self._states.items()}
         tensors |= {name: np.concatenate(kept) for name, kept in self._tokens.items()}
         tensors |= {
@@ -163,8 +163,8 @@ class Shelf:
     def _sights(self) -> dict[str, Array]:
         """Who sees whom, once for all layers that see alike; nothing where no layer is special."""
         distinct: dict[bytes, int] = {}
-        of_layers = [PLAIN] * len(self._unlike)
-        for layer, unlike in enumerate(self._unlike):
+        of_layers = [PLAIN] * (1 + max(self._unlike))
+        for layer, unlike in self._unlike.items():
             if any(visible is not None for visible in unlike):
                 bits = b"".join(self._bits(unlike))
                 of_layers[layer] = distinct.setdefault(bits, len(distinct))

@@ -13,7 +13,6 @@ from headscope.extraction.record.writing import record
 from headscope.extraction.windows import Windows, windowed
 from headscope.results import DIRECTIONS
 from tests.extraction import zoo
-from tests.extraction.toys import save
 
 LOCAL = ("mistral", "modernbert", "longformer", "gemma3_text", "gpt_oss", "gpt_neo")
 VOCABULARY = ("the", "cat", ".", "ab", "xyz", "q", "\u00ad")
@@ -27,8 +26,7 @@ def loaded(tmp_path_factory):
 
     def load(family):
         if family not in made:
-            (kind,) = (kind for kind in zoo.KINDS if kind.family == family)
-            folder = save(tmp_path_factory.mktemp(family), zoo.body_of(kind))
+            folder = zoo.saved(tmp_path_factory.mktemp(family), family)
             made[family] = load_encoder(folder, device="cpu")
         return made[family]
 

@@ -21,7 +21,7 @@ from tests.models import batch_of
 
 
 def shelf_of(n_layers=2, causal=False, **settings):
-    return Shelf(SentenceMaps(n_heads=3), n_layers, causal, RecordSettings(**settings))
+    return Shelf(SentenceMaps(n_heads=3), range(n_layers), causal, RecordSettings(**settings))
 
 
 def numbered(batch, n_heads=3, start=0):
