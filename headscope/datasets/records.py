@@ -16,7 +16,7 @@ from headscope.errors import InputError, ParseError
 
 MANIFEST = "manifest.json"
 SENTENCES = "sentences.jsonl"
-VERSION = 1
+VERSION = 2
 
 Status = Literal["unfinished", "finished"]
 

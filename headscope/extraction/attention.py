@@ -35,8 +35,9 @@ def attention(
 ) -> Iterator[tuple[Sentence, Maps]]:
     """Every sentence with its attention [L, H, n, n] float32, in the order given.
 
-    n counts words, or with level="subword" all tokens, special ones included. Sentences are read
-    ahead as far as memory stays small, and run through the model in batches.
+    n counts words, or with level="subword" all tokens, special ones included. Layers whose queries
+    or keys are not the tokens, as the pooled ones of Funnel, are NaN. Sentences are read ahead as
+    far as memory stays small, and run through the model in batches.
 
     Args:
         model: hub id, folder, `demo`, or an encoder that is loaded already.
@@ -51,7 +52,7 @@ def attention(
     """
     encoder = model if isinstance(model, Encoder) else load_encoder(model)
     refuse_two_texts(encoder)
-    keep = _Keep(SentenceMaps(encoder.n_heads, level, rows))
+    keep = _Keep(encoder, SentenceMaps(encoder.n_heads, level, rows))
     return _in_order(encoder, _numbered(sentences), keep)
 
 
@@ -72,22 +73,26 @@ def refuse_two_texts(encoder: Encoder) -> None:
 class _Keep:
     """Keeps the maps of every sentence until they are taken."""
 
+    encoder: Encoder
     maps: SentenceMaps
     needs: Literal["maps"] = "maps"
-    kept: dict[int, list[Maps]] = field(default_factory=dict)
-    _open: list[list[Maps]] = field(default_factory=list)
+    kept: dict[int, Maps] = field(default_factory=dict)
+    _open: tuple[Batch, list[Maps]] | None = None
 
     def update(self, block: Block) -> None:
-        if block.layer == 0:
-            self._open = [[] for _ in block.batch.sentences]
         cut = self.maps.cut(block.probs, block.batch)
-        for layers, one in zip(self._open, cut, strict=True):
-            layers.append(one.cpu().numpy().copy())
+        if self._open is None or self._open[0] is not block.batch:
+            shapes = [(self.encoder.n_layers, *one.shape) for one in cut]
+            # Layers that are not seen stay as they are.
+            self._open = block.batch, [np.full(shape, np.nan, np.float32) for shape in shapes]
+        for whole, one in zip(self._open[1], cut, strict=True):
+            whole[block.layer] = one.cpu().numpy()
 
     def close(self, batch: Batch) -> None:
-        for sentence, layers in zip(batch.sentences, self._open, strict=True):
-            self.kept[sentence.ordinal] = layers
-        self._open = []
+        _, maps = self._open or (batch, [])
+        for sentence, whole in zip(batch.sentences, maps, strict=True):
+            self.kept[sentence.ordinal] = whole
+        self._open = None
 
     def __add__(self, other: _Keep) -> _Keep:
         return replace(self, kept=self.kept | other.kept)
@@ -109,7 +114,7 @@ def _in_order(
         if tally.left_out:
             raise InputError(tally.left_out[0].replace("was left out", "cannot be taken"))
         for number, sentence in enumerate(group):
-            yield sentence, np.stack(keep.kept.pop(number))
+            yield sentence, keep.kept.pop(number)
 
 
 def _ahead(sentences: Iterator[Sentence]) -> Iterator[list[Sentence]]:

@@ -116,6 +116,11 @@ class Encoder:
         return self.info.n_layers
 
     @property
+    def seen(self) -> tuple[int, ...]:
+        """Numbers of the layers that can be seen: all but `unseen`."""
+        return tuple(layer for layer in range(self.n_layers) if layer not in self.unseen)
+
+    @property
     def n_heads(self) -> int:
         """Number of query heads a layer."""
         return self.info.n_heads

@@ -41,27 +41,34 @@ class Examples:
         self.n_wanted = n_wanted
         self.rows: Rows = rows
         self.kept: dict[int, tuple[int, Example]] = {}
-        self._open: dict[int, list[npt.NDArray[np.float32]]] = {}
+        self._open: tuple[Batch, dict[int, npt.NDArray[np.float32]]] | None = None
 
     def update(self, block: Block) -> None:
         """Takes in one layer's whole map."""
         batch, probs = block.batch, block.probs
-        if block.layer == 0:
-            self._open = {row: [] for row in self._candidates(batch)}
-        for row, maps in self._open.items():
+        if self._open is None or self._open[0] is not batch:
+            self._open = batch, {row: self._blank(batch, row) for row in self._candidates(batch)}
+        for row, whole in self._open[1].items():
             node_of, n_nodes = nodes_of(batch.pieces[row])
             length = len(node_of)
             merger = Merger(torch.from_numpy(node_of).unsqueeze(0), n_nodes, self.rows)
             merged = merger.merge(probs[row : row + 1, :, :length, :length].cpu())
-            maps.append(merged[0].to(torch.float32).numpy())
+            whole[block.layer] = merged[0].to(torch.float32).numpy()
+
+    def _blank(self, batch: Batch, row: int) -> npt.NDArray[np.float32]:
+        """[L, H, N, N] NaN: what stays of layers that are not seen."""
+        n_nodes = nodes_of(batch.pieces[row])[1]
+        shape = (self.encoder.n_layers, self.encoder.n_heads, n_nodes, n_nodes)
+        return np.full(shape, np.nan, dtype=np.float32)
 
     def close(self, batch: Batch) -> None:
         """Keeps the batch's candidates, and of all only as many as are wanted."""
-        for row, maps in self._open.items():
+        _, candidates = self._open or (batch, {})
+        for row, whole in candidates.items():
             sentence = batch.sentences[row]
-            example = _example(sentence, batch.pieces[row], np.stack(maps))
+            example = _example(sentence, batch.pieces[row], whole)
             self.kept[sentence.ordinal] = (self._rank(sentence), example)
-        self._open = {}
+        self._open = None
         self._cut()
 
     def __add__(self, other: Examples) -> Examples:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from headscope.report.markup import data_block, element, json_text, text
 from headscope.report.wording import NO_EXAMPLES
-from headscope.results import DIRECTIONS, DependencyResult, Direction, Example
+from headscope.results import DIRECTIONS, NOT_TOKENS, DependencyResult, Direction, Example
 from headscope.visualize.labels import DIRECTION_LABELS
 
 STEPS = 65_535
@@ -69,8 +69,10 @@ def payload(example: Example) -> dict[str, Any]:
     """One sentence for the page: words, arcs, attention, and what every head predicts.
 
     `attention` holds [L][H][N][N] weights, `predicted` per direction [L][H][W] word numbers plus 1
-    (0 for none): both as little-endian uint16 in base64. `found` is the share of arcs per head.
+    (0 for none): both as little-endian uint16 in base64. `found` is the share of arcs per head. In
+    layers that are `unseen` it is null, and weights are stored as 0.
     """
+    unseen = example.unseen
     predicted = {direction: predictions(example, direction) for direction in DIRECTIONS}
     n_layers, n_heads, n_nodes, _ = example.attention.shape
     return {
@@ -83,9 +85,14 @@ def payload(example: Example) -> dict[str, Any]:
         "attention": packed(np.rint(np.clip(_finite(example.attention), 0, 1) * STEPS)),
         "predicted": {direction: packed(words + 1) for direction, words in predicted.items()},
         "found": {
-            direction: [[round(share, 4) for share in row] for row in found_share(example, words)]
+            direction: [
+                [None if layer in unseen else round(share, 4) for share in row]
+                for layer, row in enumerate(found_share(example, words))
+            ]
             for direction, words in predicted.items()
         },
+        "unseen": list(unseen),
+        "whyUnseen": NOT_TOKENS,
         "arcs": len(scorable_arcs(example)),
     }
 

@@ -9,12 +9,13 @@ from headscope.results.dependency import (
     RelationScore,
 )
 from headscope.results.envelope import DataInfo, ModelInfo, Provenance, Result, plain, pointer
-from headscope.results.example import Example
+from headscope.results.example import NOT_TOKENS, Example
 from headscope.results.schema import schema
 from headscope.results.surface import HeadMap, SurfaceResult
 
 __all__ = [
     "DIRECTIONS",
+    "NOT_TOKENS",
     "BestHead",
     "DataInfo",
     "DependencyResult",

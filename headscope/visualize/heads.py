@@ -10,7 +10,7 @@ from plotly.graph_objects import Figure
 from plotly.subplots import make_subplots
 
 from headscope.errors import HeadscopeError, unknown
-from headscope.results import HeadMap, SurfaceResult
+from headscope.results import NOT_TOKENS, HeadMap, SurfaceResult
 from headscope.results.envelope import Array
 from headscope.visualize.labels import control_label, number, plotly_text, shortened, stacked
 from headscope.visualize.style import colour_bar, drop_down, gaps, heat, styled
@@ -139,11 +139,22 @@ def _traces(
         )
     ]
     if np.isnan(item.values).any():
-        only_first = "no row has mass besides the first token"
-        why = item.why_null or (only_first if _some_undefined(item) else "undefined for this head")
+        why = item.why_null or _why_gaps(item)
         hover = f"{cell}{name}: no value<br>{plotly_text(shortened(why, 90))}"
         traces.append(gaps(item.values, hover=hover, meta=label, visible=visible))
     return traces
+
+
+def _why_gaps(item: HeadMap) -> str:
+    """Why some heads have no value where others do."""
+    by_layer = item.uniform_by_layer
+    # Not even uniform attention has one in a layer that cannot be seen.
+    seen = slice(None) if by_layer is None else ~np.isnan(by_layer)
+    if not np.isnan(item.values[seen]).any():
+        return NOT_TOKENS
+    if _some_undefined(item):
+        return "no row has mass besides the first token"
+    return "undefined for this head"
 
 
 def _hover_lines(item: HeadMap) -> tuple[list[str], list[Array]]:

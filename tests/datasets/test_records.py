@@ -100,7 +100,7 @@ def test_a_folder_without_manifest_is_no_record(tmp_path):
     [
         ('{\n "broken"', '{{\n "broken"', "found no JSON"),
         ('"kind": "record"', '"kind": "surface"', "found another kind of file"),
-        ('"version": 1', '"version": 2', "found a record of version 2; expected version 1"),
+        ('"version": 2', '"version": 1', "found a record of version 1; expected version 2"),
         ('"shards"', '"shard"', "found wrong entries"),
         ('"level": "word"', '"level": "subword"', "over an identity of"),
     ],

@@ -12,7 +12,9 @@ from headscope.errors import HeadscopeError, InputError, ModelError
 from headscope.extraction import attention as module
 from headscope.extraction.batches import batches
 from headscope.extraction.loading import load_encoder
+from headscope.extraction.own_maps import own_maps, own_output
 from headscope.extraction.words import Merger
+from tests.extraction import zoo
 from tests.extraction.toys import bert_config, random_model, save
 from tests.models import own_attention
 
@@ -107,3 +109,19 @@ def test_faults_are_told_at_once_not_at_the_first_sentence(model):
     two = replace(model, config=config, info=replace(model.info, attention="decoder"))
     with pytest.raises(ModelError, match="decoder attention needs a target text"):
         headscope.attention(two, [])
+
+
+@pytest.mark.parametrize("level", ["word", "subword"])
+def test_layers_that_cannot_be_seen_are_empty_and_move_no_other(level, tmp_path):
+    model = load_encoder(zoo.saved(tmp_path, "funnel"), device="cpu")
+    assert (model.n_layers, model.unseen) == (5, (2,))
+    for sentence, maps in headscope.attention(model, GIVEN, level=level):
+        (batch,) = batches(model, [sentence])
+        assert maps.shape[:2] == (5, 4)
+        merger = Merger(batch.word_of, batch.n_words)
+        for found, own in zip(maps, own_maps(model, own_output(model, batch)), strict=True):
+            if own is None:
+                assert np.isnan(found).all()
+                continue
+            expected = merger.merge(own) if level == "word" else own
+            np.testing.assert_allclose(found, expected[0].numpy(), atol=1e-5)

@@ -12,6 +12,7 @@ from headscope.extraction.calibration import calibrate
 from headscope.extraction.encoder import Encoder
 from headscope.extraction.loading import observed_part, start_token
 from headscope.results import ModelInfo
+from tests.extraction.toys import save
 from tests.models import spread
 
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"
@@ -302,6 +303,12 @@ def encoder_of(kind, attention):
     )
     calibrate(encoder)
     return encoder
+
+
+def saved(folder, family):
+    """A checkpoint of the family in the folder, with a tokenizer that spells words out."""
+    (kind,) = (kind for kind in KINDS if kind.family == family)
+    return save(folder, body_of(kind))
 
 
 def table():

@@ -9,12 +9,15 @@ import torch
 
 from headscope.datasets import Sentence, open_corpus
 from headscope.errors import MergeError
+from headscope.extraction.attention import attention
 from headscope.extraction.batches import batches
 from headscope.extraction.hook import attention_set_to, inputs
+from headscope.extraction.loading import load_encoder
 from headscope.extraction.observers import Resampling
 from headscope.extraction.words import NO_WORD, Pieces
 from headscope.probing.examples import MAX_WORDS, MIN_WORDS, Examples, nodes_of
 from tests import models
+from tests.extraction import zoo
 
 RESAMPLING = Resampling(0, "12" * 32)
 
@@ -118,3 +121,14 @@ def test_a_word_without_pieces_is_a_node_that_gets_nothing(encoder):
 def test_other_settings_do_not_merge(encoder):
     with pytest.raises(MergeError, match="cannot add examples of different runs: number 3 and 4$"):
         Examples(encoder, RESAMPLING, 3) + Examples(encoder, RESAMPLING, 4)
+
+
+def test_layers_that_cannot_be_seen_are_empty_and_move_no_other(tmp_path):
+    model = load_encoder(zoo.saved(tmp_path, "funnel"), device="cpu")
+    sentence = Sentence(("a", "b", "c", "d", "e"), (2, 0, 2, 3, 3), ("x",) * 5, ("X",) * 5, "s",
+                        0, 0, 1)  # fmt: skip
+    (example,) = kept(model, [sentence], n_wanted=1).result()
+    assert example.unseen == (2,)
+    # Every word is one piece, so that nodes are tokens.
+    ((_, maps),) = attention(model, [sentence], level="subword")
+    np.testing.assert_array_equal(example.attention, maps)

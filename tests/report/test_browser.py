@@ -1,22 +1,16 @@
 """Reports in a browser: they open without a network, and what is selected is what is shown."""
 
-import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from playwright.sync_api import sync_playwright
 
 from headscope.report import document, render, write_report, write_result
 from headscope.report.explorer import STEPS
-from headscope.results import DIRECTIONS, SurfaceResult
+from headscope.results import DIRECTIONS, NOT_TOKENS, SurfaceResult
+from tests.report.conftest import CHROMIUM
 from tests.synthetic import dependency, example, examples, provenance, surface
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    " --disable-component-update --disable-sync"
-)
 STAND_IN = """
 const Plotly = {
   names: [],
@@ -57,42 +51,6 @@ def light_report(tmp_path_factory):
         patch.setattr(document, "get_plotlyjs", lambda: STAND_IN)
         write_report(render(SURFACE, DEPENDENCY, SENTENCES), path)
     return path
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS.split())
-        yield opened
-        opened.close()
-
-
-@pytest.fixture
-def visit(browser):
-    """Opens a file without a network; at the end nothing may have been asked for or gone wrong."""
-    contexts, faults = [], []
-
-    def opened(path, *, width=1400, scheme="light"):
-        context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(10_000)
-        page.on("console", lambda message: faults.append(message.text))
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("dialog", lambda dialog: (faults.append(dialog.message), dialog.dismiss()))
-        page.on("request", lambda request: requested.append(request.url))
-        requested = []
-        page.goto(path.as_uri())
-        outside = [url for url in requested if not url.startswith(("file:", "data:", "blob:"))]
-        assert outside == []
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-    assert faults == []
 
 
 def drawn(page, name):
@@ -396,3 +354,22 @@ def test_figures_of_one_result_open_too(tmp_path, visit):
         page.evaluate("document.querySelector('#relation-map .canvas').data[0].reversescale")
         is False
     )
+
+
+def test_a_layer_that_cannot_be_seen_is_said_to_be_none(visit, tmp_path, monkeypatch):
+    monkeypatch.setattr(document, "get_plotlyjs", lambda: STAND_IN)
+    attention = SENTENCES[0].attention.copy()
+    attention[2] = np.nan
+    path = tmp_path / "report.html"
+    write_report(render(SURFACE, None, [replace(SENTENCES[0], attention=attention)]), path)
+    page = visit(path)
+    choose_head(page, 2, 1)
+    assert readout(page) == f"Layer 2 is not available: {NOT_TOKENS}."
+    assert page.locator("#arcs svg path").count() == 0
+    page.locator(".from .word").first.hover()
+    assert readout(page) == f"Layer 2 is not available: {NOT_TOKENS}."
+    cells = page.locator("#picker button")
+    assert cells.nth(3 * 2).inner_text() == "×"
+    assert cells.nth(0).inner_text() == ""
+    choose_head(page, 1, 1)
+    assert "attends most to" in readout(page)

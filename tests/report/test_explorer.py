@@ -19,7 +19,7 @@ from headscope.report.explorer import (
     predictions,
     scorable_arcs,
 )
-from headscope.results import DIRECTIONS, Example
+from headscope.results import DIRECTIONS, NOT_TOKENS, Example
 from tests.synthetic import dependency, example, examples, provenance
 
 WEIGHTS = np.array(
@@ -167,3 +167,15 @@ def test_hostile_and_right_to_left_words_are_inert():
 
 def test_words_in_the_selector_are_isolated():
     assert "1. \u2068שלום a\u2069" in explorer_section([example(("שלום", "a"))])
+
+
+def test_a_layer_that_cannot_be_seen_is_null_and_says_why():
+    weights = np.stack([WEIGHTS, np.full_like(WEIGHTS, np.nan)])
+    stored = payload(small(attention=weights[:, None]))
+    assert stored["unseen"] == [1]
+    assert stored["whyUnseen"] == NOT_TOKENS
+    assert stored["found"] == {"dependent_to_head": [[0.5], [None]],
+                               "head_to_dependent": [[1.0], [None]]}  # fmt: skip
+    section = explorer_section([small(attention=weights[:, None])])
+    assert "NaN" not in section
+    assert NOT_TOKENS in section

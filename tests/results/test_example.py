@@ -23,3 +23,11 @@ def test_example_keeps_words_trees_and_attention_together():
     assert example.attention.shape == (3, 2, len(example.nodes), len(example.nodes))
     with pytest.raises(FrozenInstanceError):
         example.sent_id = "s2"
+
+
+def test_layers_without_any_number_cannot_be_seen():
+    attention = np.full((3, 2, 2, 2), 0.5, dtype=np.float32)
+    attention[1] = np.nan
+    attention[2, 0] = np.nan
+    example = Example("s", ("a", "b"), (0, 1), (2, 0), ("x", "root"), attention)
+    assert example.unseen == (1,)

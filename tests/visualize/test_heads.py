@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from headscope.errors import HeadscopeError
-from headscope.results import HeadMap, SurfaceResult
+from headscope.results import NOT_TOKENS, HeadMap, SurfaceResult
 from headscope.visualize import head_map, surface_maps
 from headscope.visualize.heads import first_available, subtitle
 from tests.synthetic import provenance, surface
@@ -194,3 +194,14 @@ def test_the_result_is_left_as_it_is():
     before = result.to_json()
     surface_maps(result)
     assert result.to_json() == before
+
+
+def test_a_layer_that_cannot_be_seen_says_why():
+    values, uniform = np.full((3, 2), 0.25), np.array([0.1, np.nan, 0.1])
+    values[1] = np.nan
+    item = HeadMap("self", values, "probability", 5, 0.1, uniform_by_layer=uniform)
+    _, gap = head_map(item).data
+    assert NOT_TOKENS in gap.hovertemplate
+    values[0, 1] = np.nan
+    _, gap = head_map(item).data
+    assert "undefined for this head" in gap.hovertemplate

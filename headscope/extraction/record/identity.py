@@ -79,6 +79,7 @@ def model_identity(encoder: Encoder) -> dict[str, Any]:
         "dtype": info.dtype,
         "attention": info.attention,
         "heads": f"{info.n_layers} x {info.n_heads}",
+        "unseen": list(encoder.unseen),
     }
 
 

@@ -15,6 +15,7 @@ from headscope.datasets import Corpus, open_corpus
 from headscope.datasets.records import Manifest, check_size, is_record, read_manifest
 from headscope.errors import HeadscopeError, InputError
 from headscope.extraction.record.shards import Shard
+from headscope.results import NOT_TOKENS
 
 Maps = npt.NDArray[np.float32]
 
@@ -62,6 +63,11 @@ class Record:
         return int(self.manifest.model["n_layers"])
 
     @property
+    def unseen(self) -> tuple[int, ...]:
+        """Numbers of the layers that are in no shard: their queries or keys are not the tokens."""
+        return tuple(self.settings["unseen"])
+
+    @property
     def n_heads(self) -> int:
         """Number of query heads a layer."""
         return int(self.manifest.model["n_heads"])
@@ -95,10 +101,15 @@ class Record:
             number: of the layer, from 0.
 
         Raises:
-            HeadscopeError: no such layer.
+            HeadscopeError: no such layer, or one that cannot be seen.
         """
         if not 0 <= number < self.n_layers:
             raise HeadscopeError(f"found layer {number}; expected 0 to {self.n_layers - 1}")
+        if number in self.unseen:
+            raise HeadscopeError(
+                f"{self.folder}: found no attention of layer {number}: {NOT_TOKENS}; ask for "
+                "another layer"
+            )
         for shard in self.shards:
             yield from zip(shard.ordinals.tolist(), shard.layer(number), strict=True)
 
@@ -120,7 +131,7 @@ class Record:
             yield from zip(shard.ordinals.tolist(), shard.hidden(number), strict=True)
 
     def attention(self, ordinal: int) -> Maps:
-        """[L, H, n, n] of one sentence.
+        """[L, H, n, n] of one sentence; layers that cannot be seen are NaN.
 
         Raises:
             HeadscopeError: the sentence was left out, or there is none of this number.
@@ -129,4 +140,9 @@ class Record:
             raise HeadscopeError(f"{self.folder}: found no attention of sentence {ordinal}")
         number, index = self.places[ordinal]
         shard = self.shards[number]
-        return np.stack([shard.attention(layer, index) for layer in range(self.n_layers)])
+        side = int(shard.sides[index])
+        maps = np.full((self.n_layers, self.n_heads, side, side), np.nan, dtype=np.float32)
+        for layer in range(self.n_layers):
+            if layer not in self.unseen:
+                maps[layer] = shard.attention(layer, index)
+        return maps

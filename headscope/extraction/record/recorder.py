@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NoReturn, final
 
-import torch
 from torch import Tensor
 
 from headscope.datasets.files import whole_file
@@ -17,9 +16,10 @@ from headscope.errors import MergeError, ModelError
 from headscope.extraction.batches import Batch
 from headscope.extraction.encoder import Encoder
 from headscope.extraction.maps import SentenceMaps
+from headscope.extraction.masks import Mask
 from headscope.extraction.observers import Block
 from headscope.extraction.record.identity import RecordSettings
-from headscope.extraction.record.shards import Shelf, shard_name
+from headscope.extraction.record.shards import Array, Shelf, packed, plain, shard_name
 
 
 @final
@@ -51,9 +51,9 @@ class Recorder:
         self.encoder, self.settings, self.folder = encoder, settings, folder
         self.manifest, self._done = manifest, frozenset(done)
         self._maps = SentenceMaps(encoder.n_heads, settings.level, settings.rows)
-        self._shelf = Shelf(self._maps, encoder.n_layers, encoder.causal, settings)
+        self._shelf = Shelf(self._maps, encoder.seen, encoder.causal, settings)
         self._open: Batch | None = None
-        self._unlike: dict[int, Tensor | None] = {}
+        self._unlike: dict[Mask | None, Array | None] = {}
 
     @property
     def wants_states(self) -> bool:
@@ -69,8 +69,10 @@ class Recorder:
         if self._open is not block.batch:
             self._open, self._unlike = block.batch, {}
         maps = self._maps.cut(block.probs, block.batch)
-        unlike = self._unlike_plain(block) if self.settings.level == "subword" else None
-        self._shelf.add_layer(block.layer, maps, unlike)
+        # Layers that see alike share the mask.
+        if block.mask not in self._unlike:
+            self._unlike[block.mask] = self._unlike_plain(block)
+        self._shelf.add_layer(block.layer, maps, self._unlike[block.mask])
 
     def take_states(self, batch: Batch, states: Sequence[Tensor]) -> None:
         """Takes in the hidden states of the batch."""
@@ -79,6 +81,13 @@ class Recorder:
                 f"{self.encoder.info.name}: hidden state {max(self.settings.hidden_states)} was "
                 f"asked for; the model gives 0 to {len(states) - 1}"
             )
+        for number in self.settings.hidden_states:
+            if states[number].shape[1] != batch.valid.shape[1]:
+                raise ModelError(
+                    f"{self.encoder.info.name}: hidden state {number} was asked for; it has "
+                    f"{states[number].shape[1]} vectors for {batch.valid.shape[1]} tokens, for the "
+                    "model pools them; leave it out"
+                )
         self._shelf.add_states(batch, states)
 
     def close(self, batch: Batch) -> None:
@@ -115,15 +124,18 @@ class Recorder:
         self.manifest = replace(self.manifest, shards=(*self.manifest.shards, part))
         write_manifest(self.folder, self.manifest)
 
-    def _unlike_plain(self, block: Block) -> Tensor | None:
-        """[B, T, T] visible keys, where they are not all, or all earlier ones."""
-        # Layers that see alike share the mask, which lives as long as the pass.
-        key = id(block.mask)
-        if key not in self._unlike:
-            valid = block.batch.valid
-            seen = block.visible()[:, 0]
-            plain = valid.unsqueeze(1).expand_as(seen)
-            plain = plain.tril() if self.encoder.causal else plain
-            same = (seen == plain) | ~valid.unsqueeze(2)
-            self._unlike[key] = None if bool(torch.all(same)) else seen
-        return self._unlike[key]
+    def _unlike_plain(self, block: Block) -> Array | None:
+        """Who sees whom, `packed`, where it is not all, or all earlier ones.
+
+        A word sees another as in ceilings: any piece that its row is made of, any piece of the
+        other. What is said of words without a piece does not matter, for no arc on them counts.
+        """
+        maps = self._maps.cut(block.visible().float(), block.batch)
+        seen = [one[0].cpu().numpy() > 0 for one in maps]
+        special = False
+        for visible, pieces in zip(seen, block.batch.pieces, strict=True):
+            unlike = visible != plain(len(visible), self.encoder.causal)
+            if self.settings.level == "word":
+                unlike = unlike[pieces.has_piece][:, pieces.has_piece]
+            special = special or bool(unlike.any())
+        return packed(seen) if special else None

@@ -58,10 +58,14 @@ class Replay:
         words = self.record.settings["level"] == "word"
         shown = _of_words(batch) if words else replace(batch)
         plain = band(self.encoder.causal, None, shown.valid)
-        for layer in range(self.encoder.n_layers):
+        masks: dict[tuple[int, ...], Mask] = {}
+        for layer in self.encoder.seen:
             probs = self._maps(layer, places, shown)
-            mask = plain if words else self._mask(layer, places, shown, plain)
-            block = Block(layer, 0, probs, shown, shown, mask)
+            # Layers that see alike share the mask, as in a pass of the model.
+            alike = tuple(self.record.shards[number].sight(layer) for number, _ in places)
+            if alike not in masks:
+                masks[alike] = self._mask(layer, places, shown, plain)
+            block = Block(layer, 0, probs, shown, shown, masks[alike])
             for observer in self.observers:
                 observer.update(block)
         for observer in self.observers:

@@ -35,6 +35,29 @@ def shard_name(number: int) -> str:
     return SHARDS.replace("*", f"{number:05d}")
 
 
+PLAIN = -1
+"""Stands in `sights` for a layer in which every query sees all keys, or all earlier ones."""
+
+
+def plain(side: int, causal: bool) -> Array:
+    """[side, side] who sees whom where nothing is special.
+
+    >>> plain(2, causal=True).tolist()
+    [[True, False], [True, True]]
+    """
+    whole = np.ones((side, side), dtype=bool)
+    return np.tril(whole) if causal else whole
+
+
+def packed(maps: Sequence[Array]) -> Array:
+    """Bits of yes-or-no maps, eight in a byte; each map begins with a byte of its own.
+
+    >>> packed([np.ones((3, 3), dtype=bool), np.eye(2, dtype=bool)]).tolist()
+    [255, 128, 144]
+    """
+    return np.concatenate([np.packbits(one) for one in maps])
+
+
 class _Growing:
     """Numbers one after the other, in memory that is used again for the next shard."""
 
@@ -61,7 +84,7 @@ class Shelf:
 
     Args:
         cutter: cuts maps into those of single sentences.
-        n_layers: L.
+        layers: numbers of those kept.
         causal: whether no query sees a later key.
         settings: what is kept.
 
@@ -70,42 +93,39 @@ class Shelf:
     """
 
     def __init__(
-        self, cutter: SentenceMaps, n_layers: int, causal: bool, settings: RecordSettings
+        self, cutter: SentenceMaps, layers: Sequence[int], causal: bool, settings: RecordSettings
     ) -> None:
         """Starts empty."""
         self.cutter, self.causal, self.precision = cutter, causal, settings.precision
-        self._maps = [_Growing(settings.precision) for _ in range(n_layers)]
+        self._maps = {layer: _Growing(settings.precision) for layer in layers}
         self._hidden = settings.hidden_states
         self.clear()
 
     def clear(self) -> None:
         """Empties it, for the next shard."""
-        for maps in self._maps:
+        for maps in self._maps.values():
             maps.size = 0
         self.ordinals: list[int] = []
         self._sides: list[list[int]] = []
         self._n_tokens: list[int] = []
-        self._unlike: list[list[Array | None]] = [[] for _ in self._maps]
+        self._unlike: dict[int, list[Array | None]] = {layer: [] for layer in self._maps}
         self._states: dict[int, list[Array]] = {number: [] for number in self._hidden}
         self._tokens: dict[str, list[Array]] = {name: [] for name in _TOKENS}
 
     @property
     def n_bytes(self) -> int:
         """Bytes of the attention collected so far."""
-        return sum(maps.filled.nbytes for maps in self._maps)
+        return sum(maps.filled.nbytes for maps in self._maps.values())
 
-    def add_layer(self, layer: int, maps: Sequence[Tensor], visible: Tensor | None) -> None:
+    def add_layer(self, layer: int, maps: Sequence[Tensor], visible: Array | None) -> None:
         """Takes in one layer's maps of a batch.
 
-        visible: [B, T, T] where the layer's queries see other keys than all, or all earlier ones.
+        visible: who sees whom, `packed`, where queries see other keys than all, or in a causal
+        model all earlier ones.
         """
         for one in maps:
             self._maps[layer].add(one.cpu().numpy())
-        seen = None
-        if visible is not None:
-            sides = enumerate(one.shape[1] for one in maps)
-            seen = np.concatenate([visible[b, :n, :n].cpu().numpy().ravel() for b, n in sides])
-        self._unlike[layer].append(seen)
+        self._unlike[layer].append(visible)
 
     def add_states(self, batch: Batch, states: Sequence[Tensor]) -> None:
         """Takes in the hidden states of a batch, [B, T, d] each."""
@@ -126,7 +146,7 @@ class Shelf:
 
         record: the fingerprint of the record; number: of the shard.
         """
-        tensors = {f"attention.{i}": maps.filled for i, maps in enumerate(self._maps)}
+        tensors = {f"attention.{i}": maps.filled for i, maps in self._maps.items()}
         tensors |= {f"hidden.{i}": np.concatenate(kept) for i, kept in self._states.items()}
         tensors |= {name: np.concatenate(kept) for name, kept in self._tokens.items()}
         tensors |= {
@@ -134,23 +154,34 @@ class Shelf:
             "n_tokens": np.array(self._n_tokens, dtype=np.int64),
             "sides": np.array([side for sides in self._sides for side in sides], dtype=np.int64),
         }
-        for layer, unlike in enumerate(self._unlike):
-            if any(seen is not None for seen in unlike):
-                tensors[f"visible.{layer}"] = np.concatenate(list(self._visible(unlike)))
+        tensors |= self._sights()
         # One entry only: the library writes several in an order that changes from run to run.
         noted = {"headscope": json.dumps({"record": record, "shard": number})}
         # Not the library's save_file: killed, it leaves a file under a name of its own.
         return save(tensors, noted)
 
-    def _visible(self, unlike: Sequence[Array | None]) -> Iterator[Array]:
-        """Visible keys of every sentence; each entry of `unlike` is for one batch."""
-        for sides, seen in zip(self._sides, unlike, strict=True):
-            if seen is not None:
-                yield seen
-                continue
-            for side in sides:
-                whole = np.ones((side, side), dtype=bool)
-                yield (np.tril(whole) if self.causal else whole).ravel()
+    def _sights(self) -> dict[str, Array]:
+        """Who sees whom, once for all layers that see alike; nothing where no layer is special."""
+        distinct: dict[bytes, int] = {}
+        of_layers = [PLAIN] * (1 + max(self._unlike))
+        for layer, unlike in self._unlike.items():
+            if any(visible is not None for visible in unlike):
+                bits = b"".join(self._bits(unlike))
+                of_layers[layer] = distinct.setdefault(bits, len(distinct))
+        if not distinct:
+            return {}
+        tensors: dict[str, Array] = {
+            f"visible.{sight}": np.frombuffer(bits, dtype=np.uint8)
+            for bits, sight in distinct.items()
+        }
+        return tensors | {"sights": np.array(of_layers, dtype=np.int64)}
+
+    def _bits(self, unlike: Sequence[Array | None]) -> Iterator[bytes]:
+        """Who sees whom in every sentence; each entry of `unlike` is for one batch."""
+        for sides, visible in zip(self._sides, unlike, strict=True):
+            if visible is None:
+                visible = packed([plain(side, self.causal) for side in sides])
+            yield visible.tobytes()
 
 
 _TOKENS = ("ids", "word_of", "special")
@@ -181,6 +212,7 @@ class Shard:
             self.ordinals: Ints = file.get_tensor("ordinals")
             self.n_tokens: Ints = file.get_tensor("n_tokens")
             self.sides: Ints = file.get_tensor("sides")
+            self._sights = file.get_tensor("sights").tolist() if "sights" in self.names else None
         except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
             raise ParseError(
                 path, None, f"no shard of a record ({error})", "the file that was written",
@@ -193,6 +225,8 @@ class Shard:
             )  # fmt: skip
         self._file = file
         self._ends = np.cumsum(self.sides**2)
+        self._bytes = (self.sides**2 + 7) // 8
+        self._byte_ends = np.cumsum(self._bytes)
         self._token_ends = np.cumsum(self.n_tokens)
 
     def layer(self, number: int) -> Iterator[Array]:
@@ -210,14 +244,19 @@ class Shard:
         flat = self._file.get_slice(f"attention.{layer}")[cells]
         return np.asarray(flat, dtype=np.float32).reshape(self.n_heads, side, side)
 
+    def sight(self, layer: int) -> int:
+        """Number that layers share which see alike; `PLAIN` where nothing is special."""
+        return PLAIN if self._sights is None else int(self._sights[layer])
+
     def visible(self, layer: int, index: int) -> Array | None:
         """[n, n] True where the query saw the key; None where it is as the model is causal."""
-        if f"visible.{layer}" not in self.names:
+        sight = self.sight(layer)
+        if sight == PLAIN:
             return None
         side = int(self.sides[index])
-        stop = int(self._ends[index])
-        flat: Array = self._file.get_slice(f"visible.{layer}")[stop - side**2 : stop]
-        return flat.reshape(side, side)
+        stop = int(self._byte_ends[index])
+        bits = self._file.get_slice(f"visible.{sight}")[stop - int(self._bytes[index]) : stop]
+        return np.unpackbits(bits, count=side**2).astype(bool).reshape(side, side)
 
     def hidden(self, number: int) -> Iterator[Array]:
         """[T, d] float32 of every sentence, in the order of `ordinals`."""

@@ -171,7 +171,7 @@ def _survey(
         max_map_tokens=settings.max_map_tokens,
     )
     for batch in stream:
-        cells = sum(side**2 for side in maps.sides(batch)) * encoder.n_layers * encoder.n_heads
+        cells = sum(side**2 for side in maps.sides(batch)) * len(encoder.seen) * encoder.n_heads
         n_tokens = int(batch.n_tokens.sum())
         # Of a token also its id, its word and whether it is special.
         n_bytes += itemsize * (cells + n_tokens * width) + 17 * n_tokens + 24 * len(batch)

@@ -18,9 +18,12 @@
 
   function look() {
     const sentence = sentences.load(state.sentence);
-    const found = sentences.arcs(sentence, state.layer, state.head, state.direction);
+    const unseen = sentence.unseen.includes(state.layer);
+    const found = unseen
+      ? [] : sentences.arcs(sentence, state.layer, state.head, state.direction);
     return {
       sentence,
+      unseen,
       layer: state.layer,
       head: state.head,
       direction: state.direction,
@@ -33,6 +36,7 @@
 
   /* What one line says about the view, when nothing is pointed at. */
   function summary() {
+    if (view.unseen) return `Layer ${view.layer} is not available: ${view.sentence.whyUnseen}.`;
     const hits = view.found.filter((arc) => arc.hit).length;
     const name = `Attention head ${view.layer}.${view.head}`;
     const parts = [`${name} finds ${hits} of the ${view.found.length} arcs of this sentence.`];
@@ -88,8 +92,9 @@
   }
 
   function show(side, node) {
-    arcs.focus(root, view, side, node);
-    if (node === null) say(summary());
+    const pointed = view.unseen ? null : node;
+    arcs.focus(root, view, side, pointed);
+    if (pointed === null) say(summary());
     else sayWord(side, node);
   }
 
@@ -105,7 +110,7 @@
   }
 
   function paintPicker() {
-    const { found, arcs: count } = view.sentence;
+    const { found, unseen, whyUnseen, arcs: count } = view.sentence;
     document.getElementById("picker-caption").textContent =
       `Share of this sentence’s ${count} arcs that each attention head finds; `
       + "rows are layers, columns heads. Select one, or use the arrow keys.";
@@ -113,8 +118,12 @@
       const [layer, head] = [Number(cell.dataset.layer), Number(cell.dataset.head)];
       const share = found[state.direction][layer][head];
       const chosen = layer === state.layer && head === state.head;
-      const label = `attention head ${layer}.${head}: ${headscope.number(share)} of the arcs`;
-      cell.style.backgroundColor = headscope.colour(share);
+      const gap = unseen.includes(layer);
+      const label = gap
+        ? `attention head ${layer}.${head}: not available, ${whyUnseen}`
+        : `attention head ${layer}.${head}: ${headscope.number(share)} of the arcs`;
+      cell.style.backgroundColor = gap ? "" : headscope.colour(share);
+      cell.textContent = gap ? "×" : "";
       cell.title = label;
       cell.setAttribute("aria-label", label);
       cell.setAttribute("aria-selected", String(chosen));

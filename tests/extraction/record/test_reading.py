@@ -151,7 +151,7 @@ def test_memory_to_read_one_layer_does_not_depend_on_their_number(model, tmp_pat
     batch = batch_of(model, lengths=(443,) * 8)
     peaks = []
     for n_layers in (2, 8):
-        shelf = Shelf(SentenceMaps(n_heads=4), n_layers, False, RecordSettings())
+        shelf = Shelf(SentenceMaps(n_heads=4), range(n_layers), False, RecordSettings())
         for layer in range(n_layers):
             shelf.add_layer(layer, [torch.full((4, 443, 443), float(layer))] * 8, None)
         shelf.close_batch(batch)

@@ -11,7 +11,7 @@ from transformers import GPT2Config, SqueezeBertConfig
 
 import headscope
 from headscope.datasets import open_corpus
-from headscope.errors import InputError
+from headscope.errors import HeadscopeError, InputError, ModelError
 from headscope.extraction.batches import batches
 from headscope.extraction.calibration import KeepMaps
 from headscope.extraction.hook import inputs
@@ -23,6 +23,7 @@ from headscope.extraction.record.writing import record
 from headscope.extraction.run import run
 from headscope.probing.analysis import Settings, analyse
 from headscope.results.envelope import plain
+from tests.extraction import zoo
 from tests.extraction.toys import random_model, save
 
 
@@ -193,3 +194,39 @@ def test_other_kinds_of_model_are_replayed(name, ewt, tmp_path):
         with torch.no_grad():
             own = model.model(**inputs(model, batch)).last_hidden_state[0].numpy()
         np.testing.assert_allclose(states, own, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def pooled(tmp_path_factory):
+    """Layer 2 of 5 cannot be seen."""
+    return load_encoder(zoo.saved(tmp_path_factory.mktemp("funnel"), "funnel"), device="cpu")
+
+
+@pytest.mark.parametrize("level", ["subword", "word"])
+def test_layers_that_cannot_be_seen_are_in_no_shard(pooled, ewt, level, tmp_path):
+    corpus = open_corpus(ewt, limit=20)
+    settings = headscope.RecordSettings(level=level, shard_bytes=100_000)
+    made = record(pooled, corpus, tmp_path / "r", settings=settings)
+    assert made.manifest.identity["unseen"] == [2]
+    assert all("attention.2" not in shard.names for shard in made.shards)
+    sentences = list(corpus.read())
+    for sentence, maps in headscope.attention(pooled, sentences, level=level):
+        np.testing.assert_allclose(made.attention(sentence.ordinal), maps, atol=1e-6)
+    assert [number for number, _ in made.layer(3)] == list(made.places)
+    with pytest.raises(HeadscopeError, match="no attention of layer 2: its queries or keys are"):
+        next(made.layer(2))
+    kinds = ("surface", "dependency") if level == "subword" else ("dependency",)
+    wanted = Settings(n_examples=2 if level == "subword" else 0)
+    found = analyse(pooled, made.folder, kinds, settings=wanted)
+    expected = analyse(pooled, corpus, kinds, settings=wanted)
+    for kind in kinds:
+        assert_close(getattr(found, kind).to_dict(), getattr(expected, kind).to_dict())
+    assert len(found.examples) == wanted.n_examples
+    for one, other in zip(found.examples, expected.examples, strict=True):
+        np.testing.assert_array_equal(one.attention, other.attention)
+
+
+def test_hidden_states_that_are_pooled_are_refused(pooled, ewt, tmp_path):
+    settings = headscope.RecordSettings(hidden_states=(3,))
+    with pytest.raises(ModelError, match="hidden state 3 was asked for; it has .* vectors for"):
+        record(pooled, open_corpus(ewt, limit=5), tmp_path / "r", settings=settings)

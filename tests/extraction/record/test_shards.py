@@ -14,14 +14,14 @@ from headscope.extraction.loading import load_encoder
 from headscope.extraction.maps import SentenceMaps
 from headscope.extraction.record.identity import RecordSettings
 from headscope.extraction.record.replay import Replay
-from headscope.extraction.record.shards import Shard, Shelf, shard_name
+from headscope.extraction.record.shards import Shard, Shelf, packed, shard_name
 from headscope.extraction.record.writing import record
 from tests.extraction.toys import random_model, save
 from tests.models import batch_of
 
 
 def shelf_of(n_layers=2, causal=False, **settings):
-    return Shelf(SentenceMaps(n_heads=3), n_layers, causal, RecordSettings(**settings))
+    return Shelf(SentenceMaps(n_heads=3), range(n_layers), causal, RecordSettings(**settings))
 
 
 def numbered(batch, n_heads=3, start=0):
@@ -37,9 +37,9 @@ def batch(model):
     return batch_of(model, lengths=(4, 3))
 
 
-def filled(batch, shelf, visible=None):
+def filled(batch, shelf):
     for layer in range(2):
-        shelf.add_layer(layer, list(numbered(batch, start=1000 * layer)), visible)
+        shelf.add_layer(layer, list(numbered(batch, start=1000 * layer)), None)
     shelf.close_batch(batch)
     return shelf
 
@@ -69,19 +69,24 @@ def test_an_emptied_shelf_starts_again(batch):
 
 
 def test_keys_seen_are_kept_where_they_are_special(batch, tmp_path):
-    shelf = shelf_of(causal=True)
-    seen = torch.zeros(2, 4, 4, dtype=torch.bool)
-    seen[:, range(4), range(4)] = True
+    shelf = shelf_of(n_layers=3, causal=True)
+    seen = packed([np.eye(side, dtype=bool) for side in (4, 3)])
     for visible in (None, seen):
-        shelf.add_layer(0, list(numbered(batch)), visible)
-        shelf.add_layer(1, list(numbered(batch)), None)
+        shelf.add_layer(0, list(numbered(batch)), None)
+        shelf.add_layer(1, list(numbered(batch)), visible)
+        shelf.add_layer(2, list(numbered(batch)), visible)
         shelf.close_batch(batch)
     (tmp_path / "s").write_bytes(shelf.content("f", 0))
     shard = Shard(tmp_path / "s", "f", 0, 3)
     for index, side in enumerate((4, 3, 4, 3)):
         expected = np.tri(side, dtype=bool) if index < 2 else np.eye(side, dtype=bool)
-        np.testing.assert_array_equal(shard.visible(0, index), expected)
-        assert shard.visible(1, index) is None
+        assert shard.visible(0, index) is None
+        for layer in (1, 2):
+            np.testing.assert_array_equal(shard.visible(layer, index), expected)
+    # Once for both layers, eight keys in a byte.
+    assert {name for name in shard.names if name.startswith("visible")} == {"visible.0"}
+    with safetensors.safe_open(tmp_path / "s", framework="np") as file:
+        assert file.get_slice("visible.0").get_shape() == [2 + 2 + 2 + 2]
 
 
 def test_one_layer_is_one_tensor(whole):
