@@ -135,11 +135,7 @@ def open_record(folder: Path) -> Corpus:
         )  # fmt: skip
     for part in (manifest.sentences, *manifest.shards):
         check_size(folder, part)
-    if fingerprint(folder / SENTENCES) != manifest.sentences.sha256:
-        raise ParseError(
-            folder / SENTENCES, None, "other bytes than were written", "the recorded sentences",
-            "the same headscope record command mends it",
-        )  # fmt: skip
+    check_bytes(folder, manifest.sentences)
     return replace(recorded_corpus(folder, manifest), record=folder)
 
 
@@ -154,6 +150,19 @@ def check_size(folder: Path, part: Part) -> None:
     if found != f"{part.size:,} bytes":
         raise ParseError(
             path, None, found, f"{part.size:,} bytes, as the manifest says",
+            "the same headscope record command makes this part anew",
+        )  # fmt: skip
+
+
+def check_bytes(folder: Path, part: Part) -> None:
+    """Refuses a file whose content is not what was written; it is read from end to end.
+
+    Raises:
+        ParseError: names the file.
+    """
+    if fingerprint(folder / part.name) != part.sha256:
+        raise ParseError(
+            folder / part.name, None, "other bytes than were written", "those of the record",
             "the same headscope record command makes this part anew",
         )  # fmt: skip
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headscope.datasets import Corpus, open_corpus
-from headscope.datasets.records import Manifest, check_size, is_record, read_manifest
+from headscope.datasets.records import Manifest, check_bytes, check_size, is_record, read_manifest
 from headscope.errors import HeadscopeError, InputError
 from headscope.extraction.record.shards import Shard
 from headscope.results import NOT_TOKENS
@@ -51,6 +51,18 @@ class Record:
     def manifest(self) -> Manifest:
         """What it holds."""
         return read_manifest(self.folder)
+
+    def verify(self, number: int | None = None) -> None:
+        """Compares the bytes of one shard, or of all, with what was written.
+
+        To read a layer does not do this, for it would read every other layer as well.
+
+        Raises:
+            InputError: they differ, although the size is right.
+        """
+        shards = self.manifest.shards
+        for part in shards if number is None else (shards[number],):
+            check_bytes(self.folder, part)
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -40,6 +40,7 @@ class Replay:
         refuse_other_model(folder, manifest.model["name"], manifest.identity, encoder)
         for observer in observers:
             self._refuse(observer)
+        self._verified: set[int] = set()
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -55,6 +56,9 @@ class Replay:
     def forward(self, batch: Batch) -> None:
         """Shows the recorded maps of a batch; observers have added it up when this returns."""
         places = [self._place(batch, row) for row in range(len(batch))]
+        for number in {number for number, _ in places} - self._verified:
+            self.record.verify(number)
+            self._verified.add(number)
         words = self.record.settings["level"] == "word"
         shown = _of_words(batch) if words else replace(batch)
         plain = band(self.encoder.causal, None, shown.valid)

@@ -168,6 +168,20 @@ def test_a_damaged_record_is_one_line(model, whole, tmp_path):
         headscope.surface(model, out)
 
 
+def test_other_bytes_of_the_right_size_are_found_before_they_are_used(model, whole, tmp_path):
+    folder = Path(shutil.copytree(whole.folder, tmp_path / "copy"))
+    name = whole.manifest.shards[1].name
+    with (folder / name).open("r+b") as file:
+        file.seek(-4, 2)
+        last = file.read(4)
+        file.seek(-4, 2)
+        file.write(bytes(255 - byte for byte in last))
+    for attempt in (lambda: analyse(model, open_corpus(folder)), headscope.Record(folder).verify):
+        with pytest.raises(InputError, match=f"{name}: found other bytes than were written"):
+            attempt()
+    whole.verify()
+
+
 SIZE = {"vocab_size": 61, "bos_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
 WIDTH = {"hidden_size": 8, "num_attention_heads": 4, "num_hidden_layers": 3}
 FAMILIES = {
