@@ -72,12 +72,13 @@ def visit(browser):
     """Opens a file without a network; at the end nothing may have been asked for or gone wrong."""
     contexts, faults = [], []
 
-    def opened(path, *, width=1400, scheme="light"):
+    def opened(path, *, width=1400, height=900, scheme="light", before=""):
         context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True
+            viewport={"width": width, "height": height}, color_scheme=scheme, offline=True
         )
         contexts.append(context)
         page = context.new_page()
+        page.add_init_script(before)
         page.set_default_timeout(10_000)
         page.on("console", lambda message: faults.append(message.text))
         page.on("pageerror", lambda error: faults.append(str(error)))
@@ -396,3 +397,15 @@ def test_figures_of_one_result_open_too(tmp_path, visit):
         page.evaluate("document.querySelector('#relation-map .canvas').data[0].reversescale")
         is False
     )
+
+
+@pytest.mark.parametrize(("height", "n_drawn"), [(900, 0), (20_000, 3)])
+def test_figures_in_view_do_not_wait_for_an_idle_page(visit, light_report, height, n_drawn):
+    page = visit(light_report, height=height, before="window.requestIdleCallback = () => 0;")
+    assert page.evaluate("Plotly.names.length") == n_drawn
+
+
+def test_all_figures_are_drawn_for_print(visit, light_report):
+    page = visit(light_report, before="window.requestIdleCallback = () => 0;")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("Plotly.names.length") == 3
