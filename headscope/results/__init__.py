@@ -8,7 +8,15 @@ from headscope.results.dependency import (
     OffsetBaseline,
     RelationScore,
 )
-from headscope.results.envelope import DataInfo, ModelInfo, Provenance, Result, plain, pointer
+from headscope.results.envelope import (
+    DataInfo,
+    ModelInfo,
+    Provenance,
+    Result,
+    counted,
+    plain,
+    pointer,
+)
 from headscope.results.example import Example
 from headscope.results.schema import schema
 from headscope.results.surface import HeadMap, SurfaceResult
@@ -27,6 +35,7 @@ __all__ = [
     "RelationScore",
     "Result",
     "SurfaceResult",
+    "counted",
     "plain",
     "pointer",
     "schema",
