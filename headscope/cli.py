@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -136,8 +136,20 @@ class Interrupted(Exception):
     """Ctrl-C while a command ran; its text says what is left, if anything is."""
 
 
-def takes_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command that has a parameter `options` the fields of `Options` as options."""
+Command = Callable[..., None]
+
+
+def takes_options(*never: str) -> Callable[[Command], Command]:
+    """Gives a command that has a parameter `options` the fields of `Options` as options.
+
+    Args:
+        never: fields that mean nothing to the command: it has no such options, and gets their
+            defaults.
+    """
+    return lambda command: _with_options(command, never)
+
+
+def _with_options(command: Command, never: Sequence[str]) -> Command:
     hints = get_type_hints(Options, include_extras=True)
     own = inspect.signature(command, eval_str=True).parameters
     shared = [
@@ -148,6 +160,7 @@ def takes_options(command: Callable[..., None]) -> Callable[..., None]:
             annotation=hints[item.name],
         )
         for item in dataclasses.fields(Options)
+        if item.name not in never
     ]
 
     def with_options(**given: Any) -> None:
@@ -201,7 +214,8 @@ def main() -> None:
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): nobody is left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        # What a shell sees of a tool that SIGPIPE (13) ended.
+        sys.exit(128 + 13)
     except MemoryError:
         _fail("memory ran out; lower --batch-tokens, or take fewer sentences with --limit")
     except OSError as error:

@@ -49,5 +49,5 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> HeadscopeError:
     """
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1)
-    guess = f"did you mean '{near[0]}'? " if near else ""
-    return HeadscopeError(f"unknown {kind} '{name}'; {guess}Known: {', '.join(names)}")
+    hint = f"did you mean '{near[0]}'? Known" if near else "known"
+    return HeadscopeError(f"unknown {kind} '{name}'; {hint}: {', '.join(names)}")

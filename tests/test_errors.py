@@ -27,7 +27,7 @@ def test_parse_error_of_a_whole_file_has_no_line():
     ("name", "message"),
     [
         ("entopy", "unknown measure 'entopy'; did you mean 'entropy'? Known: distance, entropy"),
-        ("zzz", "unknown measure 'zzz'; Known: distance, entropy"),
+        ("zzz", "unknown measure 'zzz'; known: distance, entropy"),
     ],
 )
 def test_unknown_name_is_answered_with_what_is_known(name, message):
@@ -37,4 +37,4 @@ def test_unknown_name_is_answered_with_what_is_known(name, message):
 
 
 def test_unknown_takes_names_once_only():
-    assert str(errors.unknown("task", "b", iter(["a", "c"]))).endswith("Known: a, c")
+    assert str(errors.unknown("task", "b", iter(["a", "c"]))).endswith("known: a, c")

@@ -7,7 +7,7 @@ from headscope.commands import session
 
 
 @app.command()
-@takes_options
+@takes_options()
 def dependency(
     model: Model,
     data: Data,

@@ -23,8 +23,12 @@ States = Annotated[
 ]
 
 
+ANALYSIS_OPTIONS = ("target", "windows", "window_tokens", "stride", "control", "seed")
+"""What only an analysis can be told: a record keeps single texts as they are, nothing random."""
+
+
 @app.command()
-@takes_options
+@takes_options(*ANALYSIS_OPTIONS)
 def record(
     model: Model,
     data: Data,

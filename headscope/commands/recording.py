@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 def settings_of(
     options: Options, *, level: str, rows: str, precision: str, hidden_states: str
 ) -> RecordSettings:
-    """Settings of the record from what the user gave; what makes no sense is refused early."""
+    """Settings of the record from what the user gave."""
     from headscope.extraction.record.identity import RecordSettings
 
-    _refuse_analysis_options(options)
     try:
         numbers = tuple(int(number) for number in hidden_states.split(",") if hidden_states)
     except ValueError:
@@ -35,23 +34,14 @@ def settings_of(
     )
 
 
-def _refuse_analysis_options(options: Options) -> None:
-    if options.windows:
-        raise HeadscopeError("found --windows; a record keeps the attention of single sentences")
-    if options.control is not None:
-        raise HeadscopeError(
-            f"found --control {options.control}; a record has no control: give it to the analysis "
-            "of the record"
-        )
-
-
 def record(model: str, data: str, out: Path, settings: RecordSettings, options: Options) -> None:
     """Writes a record as the shared options say, with a progress bar on a terminal."""
     from headscope.extraction.record.writing import record as write
+    from headscope.results import counted
 
     corpus = session.opened(data, options)
     try:
-        with session.progress(corpus.n_sentences, options) as progress:
+        with session.progress(corpus.n_sentences, options, corpus.item) as progress:
             written = write(
                 session.loaded(model, options), corpus, out,
                 settings=settings, progress=progress,
@@ -64,4 +54,4 @@ def record(model: str, data: str, out: Path, settings: RecordSettings, options: 
     n_kept = sum(part.n_sentences for part in written.manifest.shards)
     for text in written.manifest.warnings:
         session.note(f"note: {text}", options)
-    session.note(f"{out}: attention of {n_kept:,} sentences", options)
+    session.note(f"{out}: attention of {counted(n_kept, corpus.item)}", options)

@@ -15,7 +15,7 @@ Sentences = Annotated[int, typer.Option("--sentences", help="Sentences to look a
 
 
 @app.command()
-@takes_options
+@takes_options()
 def report(
     model: Model,
     data: Data,

@@ -32,7 +32,7 @@ def analyse(
     from headscope.probing import analysis
 
     corpus = opened(data, options)
-    with progress(corpus.n_sentences, options) as bar:
+    with progress(corpus.n_sentences, options, corpus.item) as bar:
         encoder = loaded(model, options)
         return analysis.analyse(encoder, corpus, kinds, settings=settings, progress=bar)
 
@@ -116,14 +116,26 @@ def deliver(result: Result, outputs: Sequence[Path] | None, options: Options) ->
     if not outputs:
         console = Console(emoji=False)
         # A pipe has no width of its own; columns must not be cut there.
-        Console(width=None if console.is_terminal else 160, emoji=False).print(table_of(result), "")
+        _Table(width=None if console.is_terminal else 160, emoji=False).print(table_of(result), "")
     tell_warnings(result, options)
+
+
+class _Table(Console):
+    """Prints to standard output."""
+
+    def on_broken_pipe(self) -> None:
+        """Leaves it to the command line what to do when the reader has gone; rich would exit."""
+        raise BrokenPipeError
 
 
 def tell_warnings(result: Result, options: Options) -> None:
     """What the reader of the numbers must know, on standard error."""
-    for text in result.provenance.warnings:
+    origin = result.provenance
+    for text in origin.warnings:
         note(f"note: {text}", options)
+    can_cut = origin.data.format != "pairs" and origin.settings["record"] is None
+    if origin.data.skipped["too_long"] and can_cut and not options.windows:
+        note("note: --windows cuts what is too long, in place of leaving it out", options)
 
 
 def note(text: str, options: Options) -> None:
@@ -133,13 +145,21 @@ def note(text: str, options: Options) -> None:
 
 
 @contextmanager
-def progress(total: int | None, options: Options) -> Iterator[Progress | None]:
-    """A bar with rate and time left on a terminal; nothing when piped or quiet."""
+def progress(
+    total: int | None, options: Options, item: str = "sentence"
+) -> Iterator[Progress | None]:
+    """A bar with rate and time left on a terminal; nothing when piped or quiet.
+
+    Args:
+        total: items of the data, None where nobody knows.
+        options: those that commands share.
+        item: what is counted.
+    """
     if options.quiet or not sys.stderr.isatty():
         yield None
         return
     passes = 2 if options.control else 1
-    with _bar() as bar:
+    with _bar(f"{item}s") as bar:
         task = bar.add_task("loading", total=None if total is None else total * passes, rate=0.0)
 
         def advance(n_sentences: int, n_tokens: int) -> None:
@@ -153,14 +173,14 @@ def progress(total: int | None, options: Options) -> Iterator[Progress | None]:
         yield advance
 
 
-def _bar() -> Bar:
+def _bar(items: str) -> Bar:
     from rich import progress
 
     columns = (
         progress.TextColumn("{task.description}"),
         progress.BarColumn(),
         progress.MofNCompleteColumn(),
-        progress.TextColumn("sentences, {task.fields[rate]:,.0f}/s"),
+        progress.TextColumn(items + ", {task.fields[rate]:,.0f}/s"),
         progress.TimeElapsedColumn(),
         progress.TextColumn("left"),
         progress.TimeRemainingColumn(),

@@ -7,7 +7,7 @@ from headscope.commands import session
 
 
 @app.command()
-@takes_options
+@takes_options()
 def surface(model: Model, data: Data, outputs: Outputs = None, *, options: Options) -> None:
     """What each attention head attends to, whatever the words: offsets, special tokens, spread.
 

@@ -11,7 +11,16 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from headscope.results import DependencyResult, HeadMap, RelationScore, Result, SurfaceResult
+from headscope.extraction.observers import MIN_UNITS
+from headscope.results import (
+    DependencyResult,
+    HeadMap,
+    OffsetBaseline,
+    RelationScore,
+    Result,
+    SurfaceResult,
+    counted,
+)
 
 LEADING_ZERO = r"(?<!\d)0\."
 SHORT_UNITS = {"probability": "prob."}
@@ -36,10 +45,20 @@ def _heading(result: Result) -> list[str]:
     if data.note:
         lines.append(escape(data.note))
     lines.append(
-        f"intervals over {data.n_units:,} {data.unit}s; unknown pieces {data.unk_rate:.1%}; "
+        f"{_evidence(result)}; unknown pieces {data.unk_rate:.1%}; "
         f"left out: {', '.join(counts).replace('_', ' ') or 'nothing'}"
     )
     return lines
+
+
+def _evidence(result: Result) -> str:
+    """What intervals rest on, or why there are none."""
+    data = result.provenance.data
+    units = counted(data.n_units, data.unit_name)
+    if data.n_units >= MIN_UNITS:
+        return f"intervals over {units}"
+    missing = "no held-out figures and no" if isinstance(result, DependencyResult) else "no"
+    return f"{missing} intervals: {units}, and they take {MIN_UNITS} or more"
 
 
 def _table(caption: str, columns: str) -> Table:
@@ -60,6 +79,8 @@ def _surface(result: SurfaceResult) -> Table:
         "Heads are layer.head, from 0. uniform: the same if attention were spread evenly.\n"
         "no 1st: the mean with the first token left out of every row, the rest scaled to 1"
     )
+    if result.provenance.model.attention == "cross":
+        caption += "\nattention goes from tokens of the target to tokens of the source"
     if missing := [name for name, item in result.measures.items() if item.why_null]:
         caption += f"\nnot there (the JSON file says why): {', '.join(missing)}"
     columns = "measure|unit|>mean|>no 1st|>uniform|>highest|head|  95 %|>lowest|head"
@@ -106,6 +127,8 @@ def _dependency(result: DependencyResult) -> Table:
         "offset: the best fixed one, and its held-out accuracy\n"
         "gain: held-out accuracy of the head minus that of the offset"
     )
+    if reasons := _not_held_out(result):
+        caption += f"\noffset in brackets: in sample, where nothing is held out:\n{reasons}"
     table = _table(
         caption, "relation|>count| head|dir|>held out|  95 %|>in sample|> offset|>gain|  95 %"
     )
@@ -146,10 +169,24 @@ def _relation_row(score: RelationScore) -> list[str]:
         _number(best.held_out_accuracy),
         _span(*best.held_out_ci95) if best.held_out_ci95 else "",
         _number(best.accuracy),
-        f" {offset.offset:+d} {_number(offset.held_out_accuracy)}",
+        f" {offset.offset:+d} {_offset_accuracy(offset)}",
         "–" if score.gain is None else f"{score.gain:+.3f}",
         _span(*score.gain_ci95, sign="+") if score.gain_ci95 else "",
     ]
+
+
+def _not_held_out(result: DependencyResult) -> str:
+    """Why some rows have no held-out figures; empty where all have them."""
+    scores = (*result.relations.values(), *result.overall.values())
+    reasons = (score.nulls.get("offset_baseline.held_out_accuracy") for score in scores)
+    return ", or ".join(sorted({reason for reason in reasons if reason}))
+
+
+def _offset_accuracy(offset: OffsetBaseline) -> str:
+    """Held out; else in sample and in brackets, for a head's score never stands without it."""
+    if offset.held_out_accuracy is None:
+        return f"({_number(offset.accuracy)})"
+    return _number(offset.held_out_accuracy)
 
 
 def _number(value: float | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -129,8 +130,10 @@ def open_record(folder: Path) -> Corpus:
     """
     manifest = read_manifest(folder)
     if manifest.status != "finished":
+        n_shards = len(manifest.shards)
         raise ParseError(
-            folder, None, f"an unfinished record of {len(manifest.shards)} shards", "a whole one",
+            folder, None,
+            f"an unfinished record of {n_shards} shard{'s' * (n_shards != 1)}", "a whole one",
             "the headscope record command that began it goes on with it",
         )  # fmt: skip
     for part in (manifest.sentences, *manifest.shards):
@@ -225,6 +228,7 @@ def refuse_other(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]
     Raises:
         InputError: names everything that differs.
     """
+    before, now = _facts(before), _facts(now)
     apart = [
         f"{name} {_shown(before.get(name))} there, {_shown(now.get(name))} now"
         for name in sorted(before.keys() | now.keys())
@@ -237,7 +241,26 @@ def refuse_other(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]
         )
 
 
+_CUT = re.compile("only the first ([0-9,]+) ")
+
+
+def _facts(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of an identity one by one; a cut to the first sentences as their number."""
+    parts = str(identity.get("note", "")).split("; ")
+    cuts = [found[1] for part in parts if (found := _CUT.match(part))]
+    note = "; ".join(part for part in parts if not _CUT.match(part))
+    told = {
+        **identity,
+        "note": note,
+        "sentences": cuts[0] if cuts else "all",
+        "text of sentences": identity.get("sentences"),
+    }
+    packages = told.pop("versions", {})
+    return told | {f"{name} version": number for name, number in packages.items()}
+
+
 def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    # Fingerprints are told apart by their beginnings.
-    return text.strip('"')[:12] if len(text) == 66 else text
+    if isinstance(value, str) and re.fullmatch(r"\S+", value):
+        # Fingerprints are told apart by their beginnings.
+        return value[:12] if len(value) == 64 else value
+    return json.dumps(value, ensure_ascii=False)

@@ -92,6 +92,11 @@ class Corpus:
     n_sentences: int | None = None
     record: Path | None = None
 
+    @property
+    def item(self) -> str:
+        """What is read one by one: a sentence, or a row of a table of texts."""
+        return "row" if self.format == "pairs" else "sentence"
+
 
 _OLD_LABELS = {"nsubjpass": "nsubj", "csubjpass": "csubj", "auxpass": "aux"}
 

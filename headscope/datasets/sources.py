@@ -133,7 +133,7 @@ def _cut(corpus: Corpus, limit: int | None) -> Corpus:
 
     if limit is None:
         return replace(corpus, read=read)
-    cut = f"only the first {limit:,} sentence{'s' if limit > 1 else ''}"
+    cut = f"only the first {limit:,} {corpus.item}{'s' if limit > 1 else ''}"
     note = f"{corpus.note}; {cut}" if corpus.note else cut
     known = corpus.n_sentences
     total = None if known is None else min(known, limit)

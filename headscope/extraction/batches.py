@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from headscope.datasets import Sentence
-from headscope.errors import InputError
+from headscope.errors import InputError, ModelError
 from headscope.extraction.encoder import Encoder
 from headscope.extraction.words import NO_WORD, Aligner, Pieces
 
@@ -210,6 +210,21 @@ def batches(
         for group in _groups(kept, batch_tokens, encoder.equal_lengths):
             if takes is None or takes(len(group), _lengths(group[0])[0]):
                 yield collate(encoder, *zip(*group, strict=True))
+
+
+def refuse_target(encoder: Encoder, target: Target) -> None:
+    """Stops where a target is asked for and nobody reads one.
+
+    Raises:
+        ModelError: in that case.
+    """
+    if target == "copy" and not encoder.has_target:
+        several = encoder.config.is_encoder_decoder
+        remedy = "--attention decoder or cross, or no --target" if several else "no --target"
+        raise ModelError(
+            f"{encoder.info.name}: found --target copy, and its {encoder.info.attention_name} "
+            f"reads no target; expected {remedy}"
+        )
 
 
 def _aligned(

@@ -98,8 +98,8 @@ def load_encoder(
     calibrate(encoder)
     if attention is not None and encoder.info.attention != attention:
         raise checkpoint.error(
-            f"--attention {attention} was asked for, and its attention is that of a "
-            f"{encoder.info.attention}: {_SEES[encoder.info.attention]}"
+            f"--attention {attention} was asked for, and its attention is that of "
+            f"{_SEES[encoder.info.attention]}"
         )
     return encoder
 
@@ -124,15 +124,16 @@ def _placed(checkpoint: Checkpoint, model: Any, place: torch.device, kind: torch
         ) from error
     if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
         kept = str(kind).removeprefix("torch.")
+        remedy = "" if kind == torch.float32 else "--dtype float32, or "
         raise checkpoint.error(
-            f"some weights are not finite numbers in {kept}; try --dtype float32, or another copy"
+            f"some weights are not finite numbers in {kept}; try {remedy}another copy"
         )
     return model
 
 
 _SEES = {
-    "encoder": "its tokens see later ones",
-    "decoder": "its tokens see only earlier ones",
+    "encoder": "an encoder: its tokens see later ones",
+    "decoder": "a decoder: its tokens see only earlier ones",
 }
 
 

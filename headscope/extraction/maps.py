@@ -28,7 +28,7 @@ class SentenceMaps:
     n_heads: int
     level: Level = "subword"
     rows: Rows = "mean"
-    _merger: tuple[Batch, Merger] | None = field(default=None, repr=False)
+    _merger: tuple[Batch, Batch, Merger] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Refuses names that do not exist."""
@@ -42,11 +42,26 @@ class SentenceMaps:
         whole = self.level == "subword"
         return [len(pieces.ids) if whole else pieces.n_words for pieces in batch.pieces]
 
-    def cut(self, probs: Tensor, batch: Batch) -> list[Tensor]:
-        """[B, H, T, T] -> for each sentence [H, n, n] float32, a view where it can be."""
+    def cut(self, probs: Tensor, batch: Batch, keys: Batch | None = None) -> list[Tensor]:
+        """[B, H, T, K] -> for each sentence [H, n, m] float32, a view where it can be.
+
+        Args:
+            probs: whole maps.
+            batch: whose tokens are the queries.
+            keys: whose tokens are the keys; None: the same.
+        """
+        keys = batch if keys is None else keys
         if self.level == "word":
-            if self._merger is None or self._merger[0] is not batch:
-                self._merger = batch, Merger(batch.word_of, batch.n_words, self.rows)
-            probs = self._merger[1].merge(probs)
-        sides = enumerate(self.sides(batch))
-        return [probs[row, :, :side, :side].float() for row, side in sides]
+            probs = self._merger_of(batch, keys).merge(probs)
+        sides = zip(self.sides(batch), self.sides(keys), strict=True)
+        return [probs[row, :, :n, :m].float() for row, (n, m) in enumerate(sides)]
+
+    def _merger_of(self, batch: Batch, keys: Batch) -> Merger:
+        """The merger of a batch, made once for all its layers."""
+        known = self._merger
+        if known is not None and known[0] is batch and known[1] is keys:
+            return known[2]
+        columns = None if keys is batch else (keys.word_of, keys.n_words)
+        merger = Merger(batch.word_of, batch.n_words, self.rows, columns=columns)
+        self._merger = batch, keys, merger
+        return merger

@@ -11,14 +11,15 @@ from typing import Any
 
 from headscope import __version__
 from headscope.datasets import Corpus
-from headscope.extraction.batches import BATCH_TOKENS, Batch, Tally, Target, batches
+from headscope.errors import InputError
+from headscope.extraction.batches import BATCH_TOKENS, Batch, Tally, Target, batches, refuse_target
 from headscope.extraction.calibration import calibrate, observe
 from headscope.extraction.encoder import Encoder
 from headscope.extraction.observation import MAX_MAP_TOKENS, Observation
 from headscope.extraction.observers import Observer, Resampling
 from headscope.extraction.ranks import Ranks, ranks
 from headscope.extraction.record.replay import Replay
-from headscope.results import DataInfo
+from headscope.results import DataInfo, counted
 
 Progress = Callable[[int, int], None]
 """Is told, after each batch, how many sentences and tokens it held."""
@@ -77,11 +78,10 @@ def run(
 
     Raises:
         InputError, ParseError: from reading the corpus.
-        ModelError: the model cannot be observed.
+        ModelError: the model cannot be observed, or reads no target and is to read a copy.
         HeadscopeError: ranks that do not share one task, or of which one failed.
     """
-    if encoder.route is None:
-        calibrate(encoder)
+    _make_ready(encoder, target)
     tally = Tally()
     replay = Replay(encoder, corpus.record, observers) if corpus.record is not None else None
     longest = _longest_map(encoder, observers, max_map_tokens)
@@ -110,6 +110,12 @@ def run(
     return pass_of(encoder, corpus, tally, replay.facts if replay else None)
 
 
+def _make_ready(encoder: Encoder, target: Target) -> None:
+    refuse_target(encoder, target)
+    if encoder.route is None:
+        calibrate(encoder)
+
+
 def _longest_map(
     encoder: Encoder, observers: Sequence[Observer], max_map_tokens: int
 ) -> int | None:
@@ -132,6 +138,26 @@ def pass_of(
 ) -> Pass:
     """What a pass went through, from what its batches counted."""
     return Pass(_data(corpus, tally), tuple(_warnings(encoder, corpus, tally)), record)
+
+
+def refuse_nothing(seen: Pass, hint: str = "") -> None:
+    """Stops where every sentence was left out.
+
+    Args:
+        seen: what was gone through.
+        hint: what would have helped.
+
+    Raises:
+        InputError: in that case; tells of the first sentence.
+    """
+    data = seen.data
+    n_left_out = data.skipped["too_long"] + data.skipped["misaligned"]
+    if n_left_out and not data.n_tokens:
+        first = next(text for text in seen.warnings if " was left out: " in text)
+        raise InputError(
+            f"{data.name}: nothing to analyse: {counted(n_left_out, data.item)} left out, none "
+            f"kept; the first: {first}{hint}"
+        )
 
 
 def _data(corpus: Corpus, tally: Tally) -> DataInfo:
@@ -209,15 +235,15 @@ def _warnings(encoder: Encoder, corpus: Corpus, tally: Tally) -> Iterator[str]:
         )
     yield from corpus.warnings
     yield from (f"broken sentence left out: {message}" for message in corpus.skipped[:SHOWN])
-    yield from _more(len(corpus.skipped) - SHOWN, "broken sentences were left out")
+    yield from _more(len(corpus.skipped) - SHOWN, f"broken {corpus.item}")
     yield from tally.left_out
     n_left_out = tally.skipped["too_long"] + tally.skipped["misaligned"]
-    yield from _more(n_left_out - len(tally.left_out), "sentences were left out")
+    yield from _more(n_left_out - len(tally.left_out), corpus.item)
 
 
 def _more(count: int, what: str) -> Iterator[str]:
     if count > 0:
-        yield f"{count:,} more {what}"
+        yield f"left out besides: {counted(count, what)}"
 
 
 def versions() -> dict[str, str]:

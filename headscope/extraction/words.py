@@ -228,20 +228,28 @@ class Merger:
         word_of: [B, T] word of each piece, `NO_WORD` for special tokens and padding.
         n_words: W, the width of the word axis; sentences with fewer words end in missing words.
         rows: `mean` over a word's pieces, or the row of the `first` one.
+        columns: `word_of` and W of the keys, where they are of another text than the queries.
 
     Attributes:
         missing: [B, W] True for words without a piece; their rows and columns hold no attention.
     """
 
-    def __init__(self, word_of: Tensor, n_words: int, rows: Rows = "mean") -> None:
+    def __init__(
+        self,
+        word_of: Tensor,
+        n_words: int,
+        rows: Rows = "mean",
+        columns: tuple[Tensor, int] | None = None,
+    ) -> None:
         """Notes the matrix that sums columns, and which words' rows are means."""
         if rows not in get_args(Rows):
             raise unknown("rows", rows, get_args(Rows))
-        pieces = word_of.unsqueeze(1) == torch.arange(n_words, device=word_of.device).view(1, -1, 1)
+        pieces = _membership(word_of, n_words)
         counts = pieces.sum(2)
         self.missing = counts == 0
         self._missing = self.missing.nonzero(as_tuple=True)
-        self._columns = pieces.transpose(1, 2).float()
+        attended = pieces if columns is None else _membership(*columns)
+        self._columns = attended.transpose(1, 2).float()
         self._sentences = torch.arange(len(word_of), device=word_of.device).unsqueeze(1)
         self._first = pieces.int().argmax(2)
         split = (counts > 1) & (rows == "mean")
@@ -252,7 +260,7 @@ class Merger:
         self._n_pieces = counts[self._split].view(-1, 1, 1)
 
     def merge(self, probs: Tensor) -> Tensor:
-        """[B, H, T, T] attention between pieces -> [B, H, W, W] between words, of the same type.
+        """[B, H, T, K] attention between pieces -> [B, H, W, V] between words, of the same type.
 
         Columns are summed over the pieces of the word attended to; rows as `rows` says. Means are
         sums in float64, divided last: words that get equal attention get equal numbers, whatever
@@ -269,3 +277,8 @@ class Merger:
             merged[self._split] = mean.to(probs.dtype)
         merged[self._missing] = 0.0
         return merged.transpose(1, 2)
+
+
+def _membership(word_of: Tensor, n_words: int) -> Tensor:
+    """[B, W, T] whether a piece is of a word."""
+    return word_of.unsqueeze(1) == torch.arange(n_words, device=word_of.device).view(1, -1, 1)

@@ -15,7 +15,7 @@ from headscope.extraction.batches import BATCH_TOKENS, Target
 from headscope.extraction.encoder import Encoder
 from headscope.extraction.loading import load_encoder, untrained
 from headscope.extraction.observers import N_BOOTSTRAP, N_SPLITS, Observer, Resampling
-from headscope.extraction.run import Pass, Progress, run, versions
+from headscope.extraction.run import Pass, Progress, refuse_nothing, run, versions
 from headscope.extraction.windows import Windows, windowed
 from headscope.extraction.words import Rows
 from headscope.probing.dependency import Dependency
@@ -42,7 +42,7 @@ class Settings:
         n_examples: sentences kept whole for looking at.
         batch_tokens: tokens in a batch, padding included.
         target: `column` or `copy`: what a decoder beside an encoder reads, the target in the data
-            or the sentence itself; of no matter to other models.
+            or the sentence itself; `copy` is refused where no target is read.
         windows: how documents are cut into windows of whole sentences; None: every sentence alone.
     """
 
@@ -164,11 +164,13 @@ def _once(
     settings: Settings,
     progress: Progress | None,
 ) -> Analysis:
+    notes: list[str] = []
     if settings.windows is not None:
         wants_maps = tuple(kinds) != ("surface",) or settings.n_examples > 0
         # The result says how long windows were, not only what was asked for.
         length = settings.windows.length(encoder, wants_maps=wants_maps)
         windows = replace(settings.windows, tokens=length)
+        notes += _cut_short(settings.windows, length, encoder)
         settings = replace(settings, windows=windows)
         corpus = windowed(corpus, encoder, windows, wants_maps=wants_maps)
     resampling = Resampling(settings.seed, corpus.sha256)
@@ -192,11 +194,24 @@ def _once(
         target=settings.target,
         progress=progress,
     )
+    seen = replace(seen, warnings=(*notes, *seen.warnings))
+    can_cut = settings.windows is None and corpus.format != "pairs" and corpus.record is None
+    too_long = can_cut and seen.data.skipped["too_long"] > 0
+    refuse_nothing(seen, "; --windows cuts what is too long" if too_long else "")
     return Analysis(
         surface=of_surface and _surface_result(encoder, seen, settings, of_surface),
         dependency=of_arcs and _dependency_result(encoder, seen, settings, of_arcs),
         examples=of_examples.result() if of_examples else (),
     )
+
+
+def _cut_short(asked: Windows, length: int, encoder: Encoder) -> list[str]:
+    """A note where windows are shorter than was asked for."""
+    if asked.tokens is None or asked.tokens <= length:
+        return []
+    of_model = encoder.max_length == length
+    why = "the model takes no more" if of_model else "whole maps are kept of no more"
+    return [f"windows hold up to {length:,} tokens, not {asked.tokens:,} as asked for: {why}"]
 
 
 def _surface_result(

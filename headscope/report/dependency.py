@@ -205,7 +205,8 @@ def _offset(score: RelationScore) -> str:
     baseline = score.offset_baseline
     name = element("small", offset_name(baseline.offset))
     if baseline.held_out_accuracy is None:
-        return _missing(score, "offset_baseline.held_out_accuracy", name)
+        known = element("small", f"in-sample {number(baseline.accuracy)}")
+        return _missing(score, "offset_baseline.held_out_accuracy", name + known)
     figure = number(baseline.held_out_accuracy)
     hint = f"in-sample {number(baseline.accuracy)}"
     return _cell(figure + name, baseline.held_out_accuracy, hint=hint)

@@ -8,7 +8,7 @@ import numpy as np
 
 from headscope.report.markup import bar, element, head_link, text
 from headscope.report.surface import top_heads
-from headscope.results import DependencyResult, SurfaceResult
+from headscope.results import DependencyResult, HeadMap, SurfaceResult
 from headscope.visualize.labels import DIRECTION_SENTENCES, interval, number, offset_name
 from headscope.visualize.relations import beats_offset
 
@@ -79,17 +79,24 @@ def _positional(result: SurfaceResult, *, linked: bool) -> str:
     """The strongest head of a few measures."""
     lines = []
     for name in _shown(result):
-        values = result.measures[name].values
-        place = top_heads(values, 1)[0]
-        value = element("b", number(float(values[place])))
+        item = result.measures[name]
+        place = top_heads(item.values, 1)[0]
+        value = element("b", number(float(item.values[place])))
+        uniform = element("small", f"(uniform {_uniform(item, place[0])})")
         lines.append(
             element("dt", text(name))
-            + element("dd", f"{value} by head {head_link(*place, linked=linked)}")
+            + element("dd", f"{value} by head {head_link(*place, linked=linked)} {uniform}")
         )
     if not lines:
         return ""
     said = "Where the strongest attention heads look"
     return _tile("", said, element("dl", "".join(lines)))
+
+
+def _uniform(item: HeadMap, layer: int) -> str:
+    """What even attention would give in that layer; a value says nothing without it."""
+    by_layer = item.uniform_by_layer
+    return number(item.uniform if by_layer is None else float(by_layer[layer]))
 
 
 def _shown(result: SurfaceResult) -> Sequence[str]:

@@ -6,11 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from headscope.report.markup import element, text
-from headscope.results import Provenance, Result
+from headscope.results import Provenance, Result, counted
 from headscope.visualize.labels import NONE, control_name
 
 Facts = Sequence[tuple[str, str]]
 """Names and markup of facts, in order."""
+
+TARGETS: Mapping[str | None, str] = {
+    "column": " The decoder reads the target of each row.",
+    "copy": " The decoder reads a copy of the source text.",
+}
+"""What is said of a decoder's input, by the setting `target`."""
 
 
 def header(results: Sequence[Result], title: str | None) -> str:
@@ -38,7 +44,7 @@ def header(results: Sequence[Result], title: str | None) -> str:
 def page_title(results: Sequence[Result], title: str | None) -> str:
     """Plain text for the browser's tab."""
     origin = results[0].provenance
-    return title or f"Attention heads of {origin.model.name} on {origin.data.name}"
+    return title or f"{_subject(origin)} of {origin.model.name} on {origin.data.name}"
 
 
 def _heading(origin: Provenance, title: str | None) -> str:
@@ -49,17 +55,25 @@ def _heading(origin: Provenance, title: str | None) -> str:
         element("bdi", text(name).replace("/", "/<wbr>"))
         for name in (origin.model.name, origin.data.name)
     )
-    return element("h1", f"Attention heads of <em>{model}</em> on <em>{data}</em>")
+    return element("h1", f"{_subject(origin)} of <em>{model}</em> on <em>{data}</em>")
+
+
+def _subject(origin: Provenance) -> str:
+    """Whose heads; a decoder that reads a target is not all there is of its model."""
+    if not origin.settings.get("target"):
+        return "Attention heads"
+    return f"{origin.model.attention_name.capitalize()} heads"
 
 
 def _lede(origin: Provenance) -> str:
     model, data = origin.model, origin.data
-    n_all = model.n_layers * model.n_heads
+    layers, heads = counted(model.n_layers, "layer"), counted(model.n_heads, "head")
     sentence = (
-        f"{_counted(n_all, 'attention head')} ({model.n_layers} layers × {model.n_heads} heads) "
-        f"over {_counted(data.n_sentences, 'sentence')}, {_counted(data.n_words, 'word')} with "
-        f"{data.annotation} annotation. Attention heads are named layer.head, both counted from 0: "
-        f"the last one here is {model.n_layers - 1}.{model.n_heads - 1}."
+        f"{counted(model.n_layers * model.n_heads, 'attention head')} ({layers} × {heads}, "
+        f"{model.attention_name}) over {counted(data.n_sentences, data.item)}, "
+        f"{counted(data.n_words, 'word')} with {data.annotation} annotation."
+        f"{TARGETS.get(origin.settings.get('target'), '')} Attention heads are named layer.head, "
+        f"both counted from 0: the last one here is {model.n_layers - 1}.{model.n_heads - 1}."
     )
     return element("p", text(sentence), class_="lede")
 
@@ -113,8 +127,8 @@ def _data(results: Sequence[Result]) -> Facts:
         ("sha256", _digest(data.sha256)),
         ("format", text(data.format)),
         ("annotation", text(data.annotation)),
-        ("intervals resample", text(_counted(data.n_units, data.unit))),
-        ("sentences", f"{data.n_sentences:,}"),
+        ("intervals resample", text(counted(data.n_units, data.unit_name))),
+        (f"{data.item}s", f"{data.n_sentences:,}"),
         ("words", f"{data.n_words:,}"),
         ("subword tokens", f"{data.n_tokens:,}"),
         ("skipped", left_out or "nothing"),
@@ -157,10 +171,6 @@ def _digest(digest: str) -> str:
 def _facts(facts: Facts) -> str:
     rows = "".join(element("dt", name) + element("dd", value) for name, value in facts)
     return element("dl", rows)
-
-
-def _counted(count: int, name: str) -> str:
-    return f"{count:,} {name}" if count == 1 else f"{count:,} {name}s"
 
 
 def _unique(items: Iterable[str]) -> list[str]:

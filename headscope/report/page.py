@@ -48,7 +48,8 @@ def render(
         sections.append(dependency_section(dependency, linked=linked))
         links.insert(-1, ("relations", "Relations"))
     sections.append(explorer_section(examples, dependency))
-    links.insert(-1, ("sentences", "Sentences"))
+    if examples:
+        links.insert(-1, ("sentences", "Sentences"))
     body = (
         header(results, title)
         + _navigation(links)

@@ -18,6 +18,10 @@ from headscope.visualize.heads import (
 from headscope.visualize.labels import control_label, interval, number
 
 N_LISTED = 5
+CROSS_LEAD = (
+    " Tokens of the target, which the decoder reads, attend to tokens of the source, which the "
+    "encoder read."
+)
 SPREADS = ("nats", "share", "tokens")
 """Units of measures whose lowest heads say as much as the highest."""
 
@@ -34,10 +38,11 @@ def surface_section(result: SurfaceResult, *, linked: bool) -> str:
         return element("section", heading + element("p", "No measure was asked for."))
     more = " Select a cell to see that head at work on a sentence." if linked else ""
     ground = '<span class="on-light">darker</span><span class="on-dark">brighter</span>'
+    cross = CROSS_LEAD if result.provenance.model.attention == "cross" else ""
     lead = element(
         "p",
         "One cell is one attention head, its colour the mean over all attending tokens of the "
-        f"data: the {ground}, the more.{more}",
+        f"data: the {ground}, the more.{cross}{more}",
         class_="lead",
     )
     chosen = first_available(result)
@@ -71,7 +76,8 @@ def top_heads(
 def _details(result: SurfaceResult, label: str, *, linked: bool, hidden: bool) -> str:
     """Everything said about one measure, taken in one way."""
     item = result.all_ways()[label]
-    described = element("p", text(measure_sentence(label)), class_="meaning")
+    said = measure_sentence(label, result.provenance.model.attention)
+    described = element("p", text(said), class_="meaning")
     if item.why_null:
         body = described + element("p", f"Not available: {text(item.why_null)}.", class_="missing")
     else:

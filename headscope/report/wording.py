@@ -52,6 +52,22 @@ MEASURES: Mapping[str, str] = {
 }
 """One or two sentences for each surface measure; the exact definition stands in the footer."""
 
+CROSS: Mapping[str, str] = {
+    "first": (
+        "How much attention goes to the first token of the source, which the encoder read, "
+        "whatever it is."
+    ),
+    "entropy_from_first": (
+        "How widely the first token of the target, which the decoder reads, spreads its attention "
+        "over the source."
+    ),
+    "entropy_from_cls": (
+        "How widely the classification token of the target, which the decoder reads, spreads its "
+        "attention over the source."
+    ),
+}
+"""The same of measures of cross-attention for which it matters which text is meant."""
+
 WAYS: Mapping[str, str] = {
     "first token left out": (
         "Here the first token is left out of every row and the rest scaled to sum to 1, for what "
@@ -69,15 +85,20 @@ NO_EXAMPLES = (
 )
 
 
-def measure_sentence(label: str) -> str:
+def measure_sentence(label: str, attention: str = "encoder") -> str:
     """A measure and the way in which it is taken (`SurfaceResult.all_ways`) in plain words.
+
+    Args:
+        label: of the measure and its way.
+        attention: whose it is; in cross-attention the two texts are told apart.
 
     >>> measure_sentence("self, from the first text")
     'How much attention a token pays to itself. Here only tokens of the first text of each pair \
 attend.'
     """
     name, _, way = label.partition(", ")
-    said = MEASURES.get(name, "See the definition at the end of the page.")
+    known = {**MEASURES, **CROSS} if attention == "cross" else MEASURES
+    said = known.get(name, "See the definition at the end of the page.")
     return f"{said} {WAYS[way]}" if way in WAYS else said
 
 
@@ -91,7 +112,7 @@ def footer(results: Sequence[Result]) -> str:
     data = results[0].provenance.data
     parts = [
         _part("Exact definitions", definitions),
-        _part("Intervals and held-out figures", _intervals(data.unit, data.n_units)),
+        _part("Intervals and held-out figures", _intervals(data.unit_name, data.n_units)),
         _part("How to cite", _citing(version)),
     ]
     return element(

@@ -8,7 +8,15 @@ from headscope.results.dependency import (
     OffsetBaseline,
     RelationScore,
 )
-from headscope.results.envelope import DataInfo, ModelInfo, Provenance, Result, plain, pointer
+from headscope.results.envelope import (
+    DataInfo,
+    ModelInfo,
+    Provenance,
+    Result,
+    counted,
+    plain,
+    pointer,
+)
 from headscope.results.example import NOT_TOKENS, Example
 from headscope.results.schema import schema
 from headscope.results.surface import HeadMap, SurfaceResult
@@ -28,6 +36,7 @@ __all__ = [
     "RelationScore",
     "Result",
     "SurfaceResult",
+    "counted",
     "plain",
     "pointer",
     "schema",

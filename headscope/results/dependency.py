@@ -100,7 +100,7 @@ class RelationScore:
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DependencyResult(Result):
     """Accuracy of every head, per relation and over all arcs, beside the best fixed offset.
 

@@ -31,6 +31,11 @@ class ModelInfo:
     attention: str
     dtype: str
 
+    @property
+    def attention_name(self) -> str:
+        """Whose attention it is, as people name it."""
+        return "cross-attention" if self.attention == "cross" else f"{self.attention} attention"
+
 
 @dataclass(frozen=True)
 class DataInfo:
@@ -57,6 +62,16 @@ class DataInfo:
     annotation: str
     note: str
 
+    @property
+    def item(self) -> str:
+        """What `n_sentences` counts: a sentence, or a row of a table of texts."""
+        return "row" if self.format == "pairs" else "sentence"
+
+    @property
+    def unit_name(self) -> str:
+        """What intervals resample, as people name it: the sentence of a table is its row."""
+        return self.item if self.unit == "sentence" else self.unit
+
 
 @dataclass(frozen=True)
 class Provenance:
@@ -70,7 +85,7 @@ class Provenance:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result(ABC):
     """A frozen analysis of one model on one corpus.
 
@@ -133,11 +148,18 @@ class Result(ABC):
     def headline(self) -> str:
         """One line that says what was analysed on what."""
         model, data = self.provenance.model, self.provenance.data
+        target = self.provenance.settings.get("target")
+        whose = f"{model.attention_name}, target: {target}" if target else model.attention_name
+        layers, heads = counted(model.n_layers, "layer"), counted(model.n_heads, "head")
         return (
-            f"{self.kind}: {model.name} ({model.n_layers} layers x {model.n_heads} heads) "
-            f"on {data.name}: {data.n_sentences:,} sentences, {data.n_words:,} words, "
+            f"{self.kind}: {model.name} ({layers} x {heads}, {whose}) on {data.name}: "
+            f"{counted(data.n_sentences, data.item)}, {counted(data.n_words, 'word')}, "
             f"{data.annotation} annotation"
         )
+
+    def __repr__(self) -> str:
+        """The headline; all the numbers would fill pages."""
+        return f"<{type(self).__name__} {self.headline()}>"
 
     def _repr_html_(self) -> str:
         frame = self.to_frame()
@@ -157,6 +179,15 @@ class Result(ABC):
             "nulls": self.nulls(),
             **self.blocks(),
         }
+
+
+def counted(count: int, name: str) -> str:
+    """A number and what it counts.
+
+    >>> counted(1, "row"), counted(2_000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"{count:,} {name}" if count == 1 else f"{count:,} {name}s"
 
 
 def plain(value: Any) -> Any:

@@ -62,7 +62,7 @@ WAY_LABELS: Mapping[str, str] = {
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SurfaceResult(Result):
     """Mean of each surface measure over the query rows of the corpus, per head.
 

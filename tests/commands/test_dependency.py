@@ -137,11 +137,27 @@ def test_nothing_to_score_is_a_note_and_exit_code_0(headscope, hostile):
     assert "there is no arc to score" in ran.err
 
 
-def test_too_long_sentence_is_named_with_its_words(headscope, hostile):
-    ran = headscope("dependency", "demo", hostile / "long-1000.conllu")
+def test_too_long_sentence_is_named_with_its_words(headscope, ewt, hostile, tmp_path):
+    whole = ewt.read_text(encoding="utf-8") + (hostile / "long-1000.conllu").read_text()
+    (tmp_path / "x.conllu").write_text(whole, encoding="utf-8")
+    ran = headscope("dependency", "demo", "x.conllu")
     assert ran.code == 0
     assert "1000 words) was left out" in ran.err
     assert "left out: 1 too long" in ran.out
+    assert ran.err.endswith("note: --windows cuts what is too long, in place of leaving it out\n")
+    assert "--windows" not in headscope("dependency", "demo", "x.conllu", "--windows").err
+
+
+def test_nothing_but_too_long_sentences_is_one_line(headscope, hostile):
+    long = hostile / "long-1000.conllu"
+    for command in ("dependency", "surface", "report"):
+        ran = headscope(command, "demo", long)
+        assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+        assert "long-1000.conllu: nothing to analyse: 1 sentence left out, none kept" in ran.err
+        assert "1000 words) was left out: 3983 tokens, and the model takes 512; --wind" in ran.err
+    assert headscope("surface", "demo", long, "--windows").code == 0
+    ran = headscope("record", "demo", long, "--out", "r")
+    assert (ran.code, "1 sentence left out" in ran.err, "--windows" in ran.err) == (2, True, False)
 
 
 def test_ctrl_c_leaves_nothing_half_written(tmp_path, ewt):

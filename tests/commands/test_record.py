@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from headscope.commands.record import ANALYSIS_OPTIONS
 from headscope.datasets.records import read_manifest
 
 
@@ -48,7 +49,7 @@ def test_what_is_kept_can_be_chosen(headscope, ewt, tmp_path):
         (["--hidden-states", "0;6"], "--hidden-states: found '0;6'; expected numbers such as 0,6"),
         (["--hidden-states", "7"], "hidden state 7 was asked for; demo has 0"),
         (["--level", "words"], "unknown level 'words'"),
-        (["--control", "random-weights"], "a record has no control"),
+        (["--control", "random-weights"], "No such option: --control"),
         (["--out", "."], "found thesis.tex, which is no part of a record"),
     ],
 )
@@ -65,4 +66,22 @@ def test_other_settings_are_never_mixed(headscope, ewt, tmp_path):
     headscope("record", "demo", ewt, "--limit", 3, "--out", "r")
     ran = headscope("record", "demo", ewt, "--limit", 3, "--out", "r", "--precision", "float16")
     assert ran.code == 2
-    assert 'precision "float32" there, "float16" now' in ran.err
+    assert "precision float32 there, float16 now" in ran.err
+
+
+def test_help_has_no_option_that_is_never_taken(headscope, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    told = headscope("record", "--help").out
+    for option in ANALYSIS_OPTIONS:
+        assert f"--{option.replace('_', '-')}" not in told
+    for option in ("--limit", "--skip-bad", "--attention", "--batch-tokens", "--level"):
+        assert option in told
+
+
+def test_rows_are_counted_as_rows(headscope, tmp_path):
+    (tmp_path / "x.tsv").write_text("text\ttext_pair\nIt sat.\tIt ate.\n")
+    ran = headscope("record", "demo", "x.tsv", "--out", "r")
+    assert ran.err.endswith("r: attention of 1 row\n")
+    ran = headscope("surface", "demo", "r")
+    assert "on x.tsv: 1 row, 6 words" in ran.out
+    assert "no intervals: 1 row, and they take 10 or more" in ran.out

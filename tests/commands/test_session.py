@@ -1,5 +1,8 @@
 """What commands do around their analysis."""
 
+import os
+import signal
+import subprocess
 import sys
 
 import pytest
@@ -52,3 +55,19 @@ def test_ranks_but_the_first_print_and_write_nothing(monkeypatch, tmp_path, caps
     told = capsys.readouterr()
     assert (told.out, told.err) == ("", "")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_that_has_gone_ends_the_command_as_the_signal_would(ewt):
+    command = [sys.executable, "-m", "headscope", "surface", "demo", str(ewt), "--limit", "2"]
+    reader, writer = os.pipe()
+    os.close(reader)
+    ran = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert ran.returncode == 128 + signal.SIGPIPE
+    assert "Traceback" not in ran.stderr
+
+
+def test_progress_counts_what_the_data_hold(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    (column,) = [c for c in session._bar("rows").columns if "rate" in getattr(c, "text_format", "")]
+    assert column.text_format.startswith("rows, ")

@@ -97,7 +97,7 @@ def test_columns_of_another_name_are_named(headscope, tmp_path):
     assert "x.tsv:1: found no column 'text' among 'sentence', 'sentence_pair', 'targe" in ran.err
     names = "text=sentence,text_pair=sentence_pair"
     ran = headscope("surface", "demo", "x.tsv", "--columns", names)
-    assert "on x.tsv: 2 sentences, 13 words" in ran.out
+    assert "on x.tsv: 2 rows, 13 words" in ran.out
 
 
 def test_a_decoder_reads_the_target_of_the_data_or_a_copy(headscope, tmp_path, bart):
@@ -151,3 +151,38 @@ def test_cross_attention_has_no_arcs_and_a_report_does_without(headscope, tmp_pa
     assert note in page
     assert "Which attention head carries which relation" not in page
     assert "What each attention head attends to" in page
+    assert 'href="#sentences"' not in page
+    assert "Tokens of the target, which the decoder reads, attend to tokens of the source" in page
+    assert "the first token of the source" in page
+    assert "Cross-attention heads of" in page
+
+
+def test_a_target_that_nobody_reads_is_refused(headscope, bart, ewt):
+    ran = headscope("surface", "demo", ewt, "--limit", 2, "--target", "copy")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert (
+        "demo: found --target copy, and its encoder attention reads no target; expected" in ran.err
+    )
+    ran = headscope("surface", bart, ewt, "--limit", 2, "--target", "copy")
+    assert (ran.code, "expected --attention decoder or cross, or no --target" in ran.err) == (
+        2,
+        True,
+    )
+
+
+def test_whose_attention_it_is_stands_in_the_header(headscope, bart):
+    of_decoder = ("--attention", "decoder", "--target", "copy")
+    found = {}
+    for name, given in (("encoder", ()), ("decoder", of_decoder), ("cross", CROSS)):
+        found[name] = headscope("surface", bart, "demo", "--limit", 3, *given).out
+    assert "(3 layers x 2 heads, encoder attention) on demo: " in found["encoder"]
+    assert "(2 layers x 2 heads, decoder attention, target: copy) on demo" in found["decoder"]
+    assert "(2 layers x 2 heads, cross-attention, target: copy) on demo" in found["cross"]
+
+
+def test_windows_that_are_shorter_than_asked_for_are_told(headscope, ewt):
+    given = ("surface", "demo", ewt, "--limit", 3, "--windows", "--window-tokens")
+    assert "note: windows hold up to 512 tokens, not 5,000 as asked for: the model takes" in (
+        headscope(*given, 5000).err
+    )
+    assert "as asked for" not in headscope(*given, 40).err

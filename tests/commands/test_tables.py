@@ -98,3 +98,41 @@ def test_intervals_lose_leading_zeros_only(low, high, text):
 def test_other_results_are_refused():
     with pytest.raises(TypeError, match="str"):
         table_of("no result")
+
+
+def test_too_few_units_are_told_where_they_leave_nothing():
+    origin = synthetic.provenance(n_units=4)
+    assert "\nno intervals: 4 documents, and they take 10 or more; " in printed(
+        synthetic.surface(origin)
+    )
+    text = printed(synthetic.dependency(origin))
+    assert "\nno held-out figures and no intervals: 4 documents, and they take 10 or" in text
+    assert "\nintervals over 12 documents; " in printed(synthetic.surface())
+    rows = synthetic.provenance(n_units=1, unit="sentence", format="pairs")
+    assert "\nno intervals: 1 row, and" in printed(synthetic.surface(rows))
+
+
+def test_the_offset_has_its_accuracy_also_where_nothing_is_held_out():
+    result = synthetic.dependency(labels=("nsubj", "obj", "a", "b", "c"))
+    score = result.relations["obj"]
+    gone = replace(
+        score,
+        best=replace(score.best, held_out_accuracy=None, held_out_ci95=None),
+        offset_baseline=replace(score.offset_baseline, offset=2, held_out_accuracy=None),
+        gain=None,
+        gain_ci95=None,
+        nulls={"offset_baseline.held_out_accuracy": "fewer than 10 units bear it"},
+    )
+    kept = result.relations["nsubj"]
+    text = printed(replace(result, relations={"nsubj": kept, "obj": gone}))
+    assert f" +2 ({score.offset_baseline.accuracy:.3f}) " in text
+    said = "offset in brackets: in sample, where nothing is held out:"
+    assert said in text
+    assert "\nfewer than 10 units bear it" in text
+    assert said not in printed(replace(result, overall={}, relations={"nsubj": kept}))
+
+
+def test_cross_attention_says_from_where_to_where():
+    said = "attention goes from tokens of the target to tokens of the source"
+    assert said in printed(synthetic.surface(synthetic.provenance(attention="cross")))
+    assert said not in printed(synthetic.surface())

@@ -271,7 +271,7 @@ def test_limit(tmp_path):
     path = write(tmp_path, "text\n" + "a\n" * 7)
     corpus = open_corpus(path, limit=3)
     assert (len(list(corpus.read())), corpus.n_sentences) == (3, 3)
-    assert corpus.note.endswith("; only the first 3 sentences")
+    assert corpus.note.endswith("; only the first 3 rows")
 
 
 def test_columns_are_never_guessed(tmp_path):

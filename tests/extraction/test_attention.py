@@ -1,13 +1,15 @@
 """Sentence after sentence with its attention, in the order given."""
 
+import copy
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from transformers import BartConfig, BartModel
 
 import headscope
-from headscope.datasets import open_corpus
+from headscope.datasets import Sentence, open_corpus
 from headscope.errors import HeadscopeError, InputError, ModelError
 from headscope.extraction import attention as module
 from headscope.extraction.batches import batches
@@ -96,19 +98,23 @@ def test_what_the_model_cannot_take_is_told(model):
         list(headscope.attention(model, ["the", "a " * 70]))
 
 
-@pytest.mark.parametrize("given", ["  ", [], [1, 2]])
+@pytest.mark.parametrize("given", ["  ", [], [1, 2], 3, None])
 def test_what_is_no_sentence_is_told(model, given):
-    with pytest.raises(InputError, match="sentence 2: found .*; expected words, at least one"):
+    with pytest.raises(InputError, match="sentence 2: found .*; expected a list of sentences, eac"):
         list(headscope.attention(model, ["the", given]))
+
+
+@pytest.mark.parametrize("given", ["The cat", 3, None])
+def test_one_sentence_in_place_of_a_list_is_told_at_once(given):
+    with pytest.raises(InputError, match=f"found {given!r}; expected a list of sentences: "):
+        headscope.attention("no model", given)
 
 
 def test_faults_are_told_at_once_not_at_the_first_sentence(model):
     with pytest.raises(HeadscopeError, match="unknown level 'words'"):
         headscope.attention(model, [], level="words")
-    config = type(model.config)(**{**model.config.to_dict(), "is_encoder_decoder": True})
-    two = replace(model, config=config, info=replace(model.info, attention="decoder"))
-    with pytest.raises(ModelError, match="decoder attention needs a target text"):
-        headscope.attention(two, [])
+    with pytest.raises(ModelError, match="found --target copy, and its encoder attention reads no"):
+        headscope.attention(model, [], target="copy")
 
 
 @pytest.mark.parametrize("level", ["word", "subword"])
@@ -125,3 +131,50 @@ def test_layers_that_cannot_be_seen_are_empty_and_move_no_other(level, tmp_path)
                 continue
             expected = merger.merge(own) if level == "word" else own
             np.testing.assert_allclose(found, expected[0].numpy(), atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def bart(tmp_path_factory):
+    """A folder with an encoder-decoder of 3 + 2 layers and 2 heads."""
+    config = BartConfig(
+        d_model=8, encoder_layers=3, decoder_layers=2, encoder_attention_heads=2,
+        decoder_attention_heads=2, encoder_ffn_dim=12, decoder_ffn_dim=12, vocab_size=300,
+        max_position_embeddings=60, pad_token_id=0, bos_token_id=2, eos_token_id=3,
+        decoder_start_token_id=3,
+    )  # fmt: skip
+    return save(tmp_path_factory.mktemp("bart"), random_model(config, BartModel))
+
+
+@pytest.mark.parametrize("kind", ["decoder", "cross"])
+def test_of_a_decoder_beside_an_encoder_words_are_those_of_the_target(bart, kind):
+    encoder = load_encoder(bart, attention=kind, device="cpu")
+    blank = [Sentence(w, (0,) * len(w), w, w, "s", 9, 9, 1) for w in WORDS]
+    given = [replace(s, target=t) for s, t in zip(blank, reversed(blank), strict=True)]
+    found = list(headscope.attention(encoder, given))
+    assert [sentence for sentence, _ in found] == given
+    whole = copy.deepcopy(encoder.model)
+    whole.set_attn_implementation("eager")
+    for sentence, maps in found:
+        n_keys = len(sentence.target.words if kind == "decoder" else sentence.words)
+        assert maps.shape == (2, 2, len(sentence.target.words), n_keys)
+        (batch,) = batches(encoder, [sentence])
+        columns = (batch.keys.word_of, batch.keys.n_words)
+        merger = Merger(batch.queries.word_of, batch.queries.n_words, columns=columns)
+        out = whole(
+            input_ids=batch.input_ids,
+            decoder_input_ids=batch.target.input_ids,
+            output_attentions=True,
+        )
+        own = out.decoder_attentions if kind == "decoder" else out.cross_attentions
+        expected = torch.cat([merger.merge(layer) for layer in own]).numpy()
+        np.testing.assert_allclose(maps, expected, atol=1e-5)
+
+
+def test_a_decoder_may_read_a_copy_of_each_sentence(bart):
+    encoder = load_encoder(bart, attention="cross", device="cpu")
+    for sentence, maps in headscope.attention(encoder, GIVEN, target="copy"):
+        assert maps.shape == (2, 2, len(sentence.words), len(sentence.words))
+    tokens = list(headscope.attention(encoder, ["the cat"], target="copy", level="subword"))
+    np.testing.assert_allclose(tokens[0][1].sum(-1), 1, atol=1e-5)
+    with pytest.raises(InputError, match="sentence 1 .*: found no target"):
+        list(headscope.attention(encoder, GIVEN))

@@ -204,3 +204,10 @@ def test_equal_attention_gives_equal_numbers_whatever_the_number_of_pieces():
     for column in merged.T:
         assert len(set(column.tolist())) == 1
     assert merged[0, 0] == merged[1, 0] == merged[0, 3]
+
+
+def test_columns_may_be_of_another_text():
+    probs = torch.tensor([[[[0.5, 0.2, 0.3], [0.1, 0.2, 0.7], [0.6, 0.3, 0.1], [0.0, 0.5, 0.5]]]])
+    rows, columns = torch.tensor([[NO_WORD, 0, 1, 1]]), torch.tensor([[0, 0, 1]])
+    merged = Merger(rows, 2, columns=(columns, 3)).merge(probs)[0, 0]
+    torch.testing.assert_close(merged, torch.tensor([[0.3, 0.7, 0.0], [0.7, 0.3, 0.0]]))

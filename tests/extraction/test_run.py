@@ -169,7 +169,7 @@ def test_many_left_out_sentences_are_counted_not_listed(model, tmp_path):
     found = run(model, open_corpus(path), [])
     assert found.data.skipped["too_long"] == 25
     assert len(found.warnings) == SHOWN + 1
-    assert found.warnings[-1] == "5 more sentences were left out"
+    assert found.warnings[-1] == "left out besides: 5 sentences"
 
 
 def broken(path, n_broken):
@@ -202,7 +202,7 @@ def test_many_broken_sentences_are_counted_not_listed(model, tmp_path):
     corpus = open_corpus(broken(tmp_path / "t.conllu", SHOWN + 7), skip_bad=True)
     found = run(model, corpus, [])
     assert found.data.skipped["broken"] == SHOWN + 7
-    assert found.warnings[-1] == "7 more broken sentences were left out"
+    assert found.warnings[-1] == "left out besides: 7 broken sentences"
     assert len(found.warnings) == SHOWN + 1
 
 

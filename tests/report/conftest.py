@@ -27,12 +27,13 @@ def visit(browser):
     """Opens a file without a network; at the end nothing may have been asked for or gone wrong."""
     contexts, faults = [], []
 
-    def opened(path, *, width=1400, scheme="light"):
+    def opened(path, *, width=1400, height=900, scheme="light", before=""):
         context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True
+            viewport={"width": width, "height": height}, color_scheme=scheme, offline=True
         )
         contexts.append(context)
         page = context.new_page()
+        page.add_init_script(before)
         page.set_default_timeout(10_000)
         page.on("console", lambda message: faults.append(message.text))
         page.on("pageerror", lambda error: faults.append(str(error)))

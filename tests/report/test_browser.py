@@ -373,3 +373,15 @@ def test_a_layer_that_cannot_be_seen_is_said_to_be_none(visit, tmp_path, monkeyp
     assert cells.nth(0).inner_text() == ""
     choose_head(page, 1, 1)
     assert "attends most to" in readout(page)
+
+
+@pytest.mark.parametrize(("height", "n_drawn"), [(900, 0), (20_000, 3)])
+def test_figures_in_view_do_not_wait_for_an_idle_page(visit, light_report, height, n_drawn):
+    page = visit(light_report, height=height, before="window.requestIdleCallback = () => 0;")
+    assert page.evaluate("Plotly.names.length") == n_drawn
+
+
+def test_all_figures_are_drawn_for_print(visit, light_report):
+    page = visit(light_report, before="window.requestIdleCallback = () => 0;")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("Plotly.names.length") == 3

@@ -135,3 +135,15 @@ def test_nothing_to_score_is_said():
     found = dependency_section(DependencyResult(ORIGIN, None, {}, {}), linked=False)
     assert "no arc that could be scored" in found
     assert "<table" not in found
+
+
+def test_the_offset_has_its_accuracy_also_where_nothing_is_held_out(result):
+    score = result.relations["nsubj"]
+    baseline = replace(score.offset_baseline, held_out_accuracy=None)
+    nulls = {"offset_baseline.held_out_accuracy": "fewer than 10 units bear it"}
+    few = replace(score, offset_baseline=baseline, nulls=nulls)
+    found = row(
+        dependency_section(replace(result, relations={"nsubj": few}), linked=False), "nsubj"
+    )
+    assert f"<small>in-sample {baseline.accuracy:.3f}</small>" in found
+    assert "<small>in-sample" not in row(dependency_section(result, linked=False), "nsubj")

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from headscope.report.glance import glance
 from headscope.results import DependencyResult, SurfaceResult
 from headscope.visualize.relations import beats_offset
@@ -80,3 +82,14 @@ def test_relations_that_cannot_be_judged_are_said_with_the_reason():
 def test_hostile_relations_are_inert():
     result = dependency(ORIGIN, labels=("<img src=x onerror=alert(1)>", "a", "b", "c", "d"))
     assert "<img" not in glance(None, result, linked=True)
+
+
+def test_the_strongest_head_stands_beside_uniform_attention_of_its_layer():
+    result = surface()
+    item = result.measures["previous"]
+    assert f"(uniform {item.uniform:.3f})" in glance(result, None, linked=False)
+    layer = int(np.unravel_index(np.nanargmax(item.values), item.values.shape)[0])
+    by_layer = np.linspace(0.1, 0.2, len(item.values))
+    other = replace(item, uniform_by_layer=by_layer)
+    result = replace(result, measures={**result.measures, "previous": other})
+    assert f"(uniform {by_layer[layer]:.3f})" in glance(result, None, linked=False)

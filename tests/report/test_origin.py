@@ -12,7 +12,7 @@ def test_everything_needed_to_make_it_again_is_there():
     found = header([surface(), dependency()], None)
     for part in (
         "Attention heads of <em><bdi>demo</bdi></em> on",
-        "72 attention heads (6 layers × 12 heads)",
+        "72 attention heads (6 layers × 12 heads, encoder attention)",
         "named layer.head, both counted from 0",
         "53aa51172d14…",
         'title="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"',
@@ -92,3 +92,21 @@ def test_hostile_names_and_missing_digests():
     found = header([surface(origin)], HOSTILE)
     assert "<img" not in found
     assert "<dt>weights sha256</dt><dd>–</dd>" in found
+
+
+def test_a_decoder_beside_an_encoder_is_named_with_what_it_reads():
+    origin = provenance(attention="decoder", settings={"target": "copy"})
+    found = header([surface(origin)], None)
+    assert "<h1>Decoder attention heads of <em>" in found
+    assert "12 heads, decoder attention) over" in found
+    assert "The decoder reads a copy of the source text." in found
+    cross = surface(provenance(attention="cross", settings={"target": "column"}))
+    assert page_title([cross], None) == "Cross-attention heads of demo on demo"
+    assert "The decoder reads the target of each row." in header([cross], None)
+
+
+def test_tables_of_texts_have_rows():
+    found = header([surface(provenance(format="pairs", unit="sentence", n_units=30))], None)
+    assert "over 300 rows, 5,224 words" in found
+    assert "<dt>rows</dt><dd>300</dd>" in found
+    assert "<dd>30 rows</dd>" in found

@@ -115,7 +115,7 @@ def test_a_title_of_ones_own():
 def test_layers_and_heads_are_not_exchanged():
     other = provenance(n_layers=2, n_heads=4)
     page = render(surface(other), None, examples(1, n_layers=2, n_heads=4))
-    assert "8 attention heads (2 layers × 4 heads)" in page
+    assert "8 attention heads (2 layers × 4 heads, " in page
     assert "the last one here is 1.3" in page
 
 

@@ -1,7 +1,7 @@
 """Plain words."""
 
 from headscope.extraction.measures import MEASURES as DEFINED
-from headscope.report.wording import MEASURES, WAYS, footer, measure_sentence
+from headscope.report.wording import CROSS, MEASURES, WAYS, footer, measure_sentence
 from headscope.results.surface import WAY_LABELS
 from tests.synthetic import dependency, provenance, surface
 
@@ -36,3 +36,10 @@ def test_the_footer_has_definitions_intervals_and_citation():
 
 def test_names_in_the_footer_are_escaped():
     assert "<b>" not in footer([surface(provenance(unit="<b>"))])
+
+
+def test_in_cross_attention_the_texts_are_told_apart():
+    assert "first token of the source" in measure_sentence("first", "cross")
+    assert "first token of the target" in measure_sentence("entropy_from_first", "cross")
+    assert measure_sentence("special", "cross") == MEASURES["special"]
+    assert set(CROSS) <= set(MEASURES)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from headscope.results import plain, pointer
+from tests.synthetic import provenance, surface
 
 
 @pytest.mark.parametrize(
@@ -88,3 +89,27 @@ def test_headline_counts_what_was_analysed(surface_result):
     assert line.startswith("surface: ")
     assert "3 layers x 2 heads" in line
     assert line.endswith("on dev.conllu: 300 sentences, 5,224 words, gold annotation")
+
+
+def test_a_result_by_itself_is_one_short_line(surface_result, dependency_result):
+    for result in (surface_result(), dependency_result()):
+        assert repr(result) == f"<{type(result).__name__} {result.headline()}>"
+        assert "\n" not in repr(result)
+
+
+def test_the_headline_says_whose_attention_and_what_a_decoder_reads():
+    assert "(6 layers x 12 heads, encoder attention) on" in surface().headline()
+    origin = provenance(attention="decoder", settings={"target": "copy"})
+    assert "12 heads, decoder attention, target: copy) on" in surface(origin).headline()
+    origin = provenance(attention="cross", settings={"target": "column"})
+    assert "12 heads, cross-attention, target: column) on" in surface(origin).headline()
+
+
+def test_tables_of_texts_have_rows():
+    table = provenance(format="pairs", unit="sentence", n_sentences=30)
+    assert ": 30 rows, 5,224 words" in surface(table).headline()
+    assert table.data.unit_name == "row"
+    assert provenance(format="text", unit="sentence").data.unit_name == "sentence"
+    one = provenance(n_layers=1, n_heads=2, n_sentences=1, n_words=1)
+    assert "(1 layer x 2 heads, " in surface(one).headline()
+    assert ": 1 sentence, 1 word, " in surface(one).headline()

@@ -20,7 +20,7 @@ from headscope.results import NOT_TOKENS
 Maps = npt.NDArray[np.float32]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Record:
     """A finished record: which sentences it holds, and their attention as it is asked for.
 
@@ -35,8 +35,9 @@ class Record:
 
     folder: Path
 
-    def __post_init__(self) -> None:
+    def __init__(self, folder: str | Path) -> None:
         """Finds out early what is damaged."""
+        object.__setattr__(self, "folder", Path(folder))
         if not is_record(self.folder):
             raise InputError(f"{self.folder}: found no record; expected a folder that has one")
         if self.manifest.status != "finished":

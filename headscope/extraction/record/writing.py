@@ -23,8 +23,7 @@ from headscope.datasets.records import (
     sentence_line,
     write_manifest,
 )
-from headscope.errors import HeadscopeError, InputError
-from headscope.extraction.attention import refuse_two_texts
+from headscope.errors import HeadscopeError, InputError, ModelError
 from headscope.extraction.batches import Tally, batches
 from headscope.extraction.encoder import Encoder
 from headscope.extraction.launch import launch
@@ -34,7 +33,8 @@ from headscope.extraction.record.identity import RecordSettings, identity_of
 from headscope.extraction.record.reading import Record
 from headscope.extraction.record.recorder import Recorder
 from headscope.extraction.record.shards import SHARDS, Shard
-from headscope.extraction.run import Progress, pass_of, run, versions
+from headscope.extraction.run import Progress, pass_of, refuse_nothing, run, versions
+from headscope.results import counted
 
 Tell = Callable[[str], None]
 
@@ -76,7 +76,7 @@ def record(
         raise InputError(f"{corpus.record}: found a record; expected data to make one of")
     before = _begun(folder)
     encoder = model if isinstance(model, Encoder) else load_encoder(model)
-    refuse_two_texts(encoder)
+    _refuse_two_texts(encoder)
     _refuse_states(encoder, settings)
     identity = {**identity_of(encoder, corpus, settings), "versions": versions()}
     if before is not None:
@@ -104,7 +104,8 @@ def _begun(folder: Path) -> Manifest | None:
     try:
         paths = sorted(folder.iterdir()) if folder.exists() else []
     except OSError as error:
-        raise InputError(f"--out {folder}: found {error.strerror}; expected a folder") from None
+        found = "a file" if folder.is_file() else error.strerror
+        raise InputError(f"--out {folder}: found {found}; expected a folder") from None
     foreign = [
         path.name
         for path in paths
@@ -128,6 +129,15 @@ def _swept(folder: Path) -> None:
             path.unlink()
     except OSError as error:
         raise HeadscopeError(f"--out {folder}: {error.strerror or error}") from None
+
+
+def _refuse_two_texts(encoder: Encoder) -> None:
+    if encoder.has_target:
+        raise ModelError(
+            f"{encoder.info.name}: found {encoder.info.attention_name}, for which a target is read "
+            "beside the source; expected --attention encoder: a record keeps attention over one "
+            "text"
+        )
 
 
 def _refuse_states(encoder: Encoder, settings: RecordSettings) -> None:
@@ -176,6 +186,7 @@ def _survey(
         # Of a token also its id, its word and whether it is special.
         n_bytes += itemsize * (cells + n_tokens * width) + 17 * n_tokens + 24 * len(batch)
     seen = pass_of(encoder, corpus, tally)
+    refuse_nothing(seen)
     manifest = Manifest(
         status="unfinished",
         identity={**identity, "sentences": digest.hexdigest()},
@@ -214,7 +225,8 @@ def _check_room(folder: Path, manifest: Manifest, n_bytes: int, tell: Tell | Non
     _say(tell, f"{folder}: the record takes {sizes}")
     if manifest.shards:
         done = sum(part.n_sentences for part in manifest.shards)
-        _say(tell, f"going on after {len(manifest.shards)} whole shards ({done:,} sentences)")
+        whole = counted(len(manifest.shards), "whole shard")
+        _say(tell, f"going on after {whole} ({counted(done, 'sentence')})")
 
 
 def _say(tell: Tell | None, text: str) -> None:

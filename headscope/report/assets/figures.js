@@ -1,5 +1,5 @@
 "use strict";
-/* Draws the figures one after the other, in the colours of the page. */
+/* Draws the figures, those in view first, in the colours of the page. */
 headscope.figures = (() => {
   /* Plotly's own set has a button that sends the figure to a server; the list leaves it out. */
   const CONFIG = {
@@ -147,11 +147,22 @@ headscope.figures = (() => {
     if (box) box.addEventListener("change", () => stretch(figure, box.checked));
   }
 
-  /* One figure after the other, each when the page has nothing better to do. */
-  function drawAll(waiting) {
+  function inView(figure) {
+    const place = figure.canvas.getBoundingClientRect();
+    return place.top < window.innerHeight && place.bottom > 0;
+  }
+
+  /* What is in view at once, for a picture of the page may be taken as soon as it has loaded; then
+     one figure after the other, each when the page has nothing better to do, but soon. */
+  function drawAll(all) {
+    all.filter(inView).forEach(draw);
+    drawOneByOne(all);
+  }
+
+  function drawOneByOne(waiting) {
     if (!waiting.length) return;
     const idle = window.requestIdleCallback || ((work) => setTimeout(work, 1));
-    idle(() => draw(waiting[0]).then(() => drawAll(waiting.slice(1))));
+    idle(() => draw(waiting[0]).then(() => drawOneByOne(waiting.slice(1))), { timeout: 500 });
   }
 
   function resize(size) {

@@ -161,3 +161,8 @@ def test_memory_to_read_one_layer_does_not_depend_on_their_number(model, tmp_pat
         done = subprocess.run(run, capture_output=True, check=True, text=True)
         peaks.append(int(done.stdout) / 1024)
     assert abs(peaks[1] - peaks[0]) < 10
+
+
+def test_the_folder_may_be_a_string(whole):
+    assert Record(str(whole.folder)) == Record(whole.folder)
+    assert Record(str(whole.folder)).folder == whole.folder
