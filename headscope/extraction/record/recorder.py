@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NoReturn, final
@@ -52,6 +53,8 @@ class Recorder:
         self.manifest, self._done = manifest, frozenset(done)
         self._maps = SentenceMaps(encoder.n_heads, settings.level, settings.rows)
         self._shelf = Shelf(self._maps, encoder.seen, encoder.causal, settings)
+        self._writer = ThreadPoolExecutor(max_workers=1)
+        self._writing: Future[None] | None = None
         self._open: Batch | None = None
         self._unlike: dict[Mask | None, Array | None] = {}
 
@@ -100,6 +103,8 @@ class Recorder:
         """Writes what is left, and says in the manifest that this was all."""
         if self._shelf.ordinals:
             self._write()
+        self._settle()
+        self._writer.shutdown()
         self.manifest = replace(self.manifest, status="finished")
         write_manifest(self.folder, self.manifest)
 
@@ -112,14 +117,25 @@ class Recorder:
         raise MergeError("records cannot be added; write each into a folder of its own")
 
     def _write(self) -> None:
+        """Leaves the shard to a thread, which waits for the disk while the model goes on."""
+        self._settle()
         number = len(self.manifest.shards)
-        name = shard_name(number)
         content = self._shelf.content(self.manifest.fingerprint, number)
+        n_sentences = len(self._shelf.ordinals)
+        self._shelf.clear()
+        self._writing = self._writer.submit(self._store, shard_name(number), content, n_sentences)
+
+    def _settle(self) -> None:
+        """Waits until the last shard is on disk; raises what went wrong there."""
+        if self._writing is not None:
+            self._writing.result()
+        self._writing = None
+
+    def _store(self, name: str, content: bytes, n_sentences: int) -> None:
         with whole_file(self.folder / name) as file:
             file.write(content)
         digest = hashlib.sha256(content).hexdigest()
-        part = Part(name, len(content), digest, len(self._shelf.ordinals))
-        self._shelf.clear()
+        part = Part(name, len(content), digest, n_sentences)
         # Only now: a shard that the manifest does not name is written again.
         self.manifest = replace(self.manifest, shards=(*self.manifest.shards, part))
         write_manifest(self.folder, self.manifest)
