@@ -103,7 +103,7 @@ class Recorder:
         """Writes what is left, and says in the manifest that this was all."""
         if self._shelf.ordinals:
             self._write()
-        self._settle()
+        self.settle()
         self._writer.shutdown()
         self.manifest = replace(self.manifest, status="finished")
         write_manifest(self.folder, self.manifest)
@@ -118,14 +118,14 @@ class Recorder:
 
     def _write(self) -> None:
         """Leaves the shard to a thread, which waits for the disk while the model goes on."""
-        self._settle()
+        self.settle()
         number = len(self.manifest.shards)
         content = self._shelf.content(self.manifest.fingerprint, number)
         n_sentences = len(self._shelf.ordinals)
         self._shelf.clear()
         self._writing = self._writer.submit(self._store, shard_name(number), content, n_sentences)
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Waits until the last shard is on disk; raises what went wrong there."""
         if self._writing is not None:
             self._writing.result()

@@ -252,14 +252,18 @@ def _fill(
     ]
     done = {int(ordinal) for shard in shards for ordinal in shard.ordinals}
     recorder = Recorder(encoder, settings, folder, manifest, done)
-    run(
-        encoder,
-        # Of the record's own sentences: text is not parsed a second time.
-        recorded_corpus(folder, manifest),
-        [recorder],
-        batch_tokens=settings.batch_tokens,
-        max_map_tokens=settings.max_map_tokens,
-        progress=progress,
-        done=recorder.has,
-    )
+    try:
+        run(
+            encoder,
+            # Of the record's own sentences: text is not parsed a second time.
+            recorded_corpus(folder, manifest),
+            [recorder],
+            batch_tokens=settings.batch_tokens,
+            max_map_tokens=settings.max_map_tokens,
+            progress=progress,
+            done=recorder.has,
+        )
+    finally:
+        # Also after Ctrl-C: what was collected for a shard gets to disk before the error is told.
+        recorder.settle()
     recorder.finish()
