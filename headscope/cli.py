@@ -140,7 +140,7 @@ Command = Callable[..., None]
 
 
 def takes_options(*never: str) -> Callable[[Command], Command]:
-    """Gives a command that has a parameter `options` the fields of `Options` as options.
+    """Gives a command the fields of its parameter `options`, a dataclass, as options.
 
     Args:
         never: fields that mean nothing to the command: it has no such options, and gets their
@@ -150,8 +150,9 @@ def takes_options(*never: str) -> Callable[[Command], Command]:
 
 
 def _with_options(command: Command, never: Sequence[str]) -> Command:
-    hints = get_type_hints(Options, include_extras=True)
     own = inspect.signature(command, eval_str=True).parameters
+    kind = own["options"].annotation
+    hints = get_type_hints(kind, include_extras=True)
     shared = [
         inspect.Parameter(
             item.name,
@@ -159,12 +160,12 @@ def _with_options(command: Command, never: Sequence[str]) -> Command:
             default=item.default,
             annotation=hints[item.name],
         )
-        for item in dataclasses.fields(Options)
+        for item in dataclasses.fields(kind)
         if item.name not in never
     ]
 
     def with_options(**given: Any) -> None:
-        options = Options(**{item.name: given.pop(item.name) for item in shared})
+        options = kind(**{item.name: given.pop(item.name) for item in shared})
         if not launch().leads:
             options = dataclasses.replace(options, quiet=True)
         try:

@@ -10,15 +10,16 @@ from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import Any
 
-from headscope.datasets.files import fingerprint, lines, shown
+from headscope.datasets.files import fingerprint, shown
 from headscope.datasets.sentences import Corpus, Sentence
+from headscope.datasets.tables import json_row, no_column, numbered_lines, tsv_row
 from headscope.datasets.text import Block, batched, parse, parser_note
 from headscope.errors import InputError, ParseError, unknown
 
 COLUMNS = ("text", "text_pair", "label", "target")
 """Columns that are read; all but the first may be absent, and others are passed over."""
 
-_SHOWN_COLUMNS = 8
+_EXPECTED = "text, and text_pair, label and target where there are such"
 _SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can name halves of characters, UTF-8 cannot
 
 
@@ -115,7 +116,7 @@ def read_rows(
         names: of columns that must be there, by `COLUMNS`; `text` is one of them.
         skipped: receives a message for each broken row; where None, the first one is raised.
     """
-    numbered = _numbered(path)
+    numbered = numbered_lines(path)
     number, first = next(numbered, (1, ""))
     if not first:
         return
@@ -127,9 +128,9 @@ def read_rows(
     for ordinal, (line, content) in enumerate(numbered):
         try:
             if header is None:
-                cells = _json(path, line, content)
+                cells = json_row(path, line, content)
             else:
-                cells = _tsv(path, line, content, header)
+                cells = tsv_row(path, line, content, header)
             row = _row(path, line, ordinal, _texts(path, line, cells, names))
         except ParseError as error:
             if skipped is None:
@@ -139,57 +140,15 @@ def read_rows(
             yield row
 
 
-def _numbered(path: Path) -> Iterator[tuple[int, str]]:
-    """Lines that are not empty, without their ends and the byte-order mark, and their numbers."""
-    for number, raw in enumerate(lines(path), 1):
-        text = raw.removeprefix("\ufeff") if number == 1 else raw
-        text = text.removesuffix("\n").removesuffix("\r")
-        if text:
-            yield number, text
-
-
 def _header(path: Path, line: int, text: str, names: Mapping[str, str]) -> list[str]:
     header = text.split("\t")
     for name in names.values():
         if name not in header:
-            raise _no_column(path, line, name, header)
+            raise no_column(path, line, name, header, _EXPECTED)
     for name in (names.get(column, column) for column in COLUMNS):
         if header.count(name) > 1:
             raise ParseError(path, line, f"{header.count(name)} columns '{name}'", "one")
     return header
-
-
-def _no_column(path: Path, line: int, name: str, found: Sequence[str]) -> ParseError:
-    named = ", ".join(shown(column, 20) for column in found[:_SHOWN_COLUMNS])
-    more = ", ..." if len(found) > _SHOWN_COLUMNS else ""
-    return ParseError(
-        path, line, f"no column '{name}' among {named or 'none'}{more}",
-        "text, and text_pair, label and target where there are such",
-        "rename the columns, or name them: --columns text=NAME,text_pair=NAME",
-    )  # fmt: skip
-
-
-def _tsv(path: Path, line: int, text: str, header: Sequence[str]) -> dict[str, Any]:
-    cells = text.split("\t")  # quotes are letters like others, as in the files of GLUE
-    if len(cells) != len(header):
-        raise ParseError(
-            path, line, f"{len(cells)} tab-separated column{'s' if len(cells) > 1 else ''}",
-            f"{len(header)}, as in the header", "a text holds no tab",
-        )  # fmt: skip
-    return dict(zip(header, cells, strict=True))
-
-
-def _json(path: Path, line: int, text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError as error:
-        what = f"broken JSON (column {error.colno}: {error.msg})"
-        raise ParseError(path, line, what, "one JSON object a line") from None
-    except (ValueError, RecursionError):  # numbers of thousands of digits, thousands of brackets
-        raise ParseError(path, line, "JSON that is too deep", "one JSON object a line") from None
-    if not isinstance(found, dict):
-        raise ParseError(path, line, f"JSON {shown(text)}", "one JSON object a line")
-    return found
 
 
 def _texts(
@@ -198,7 +157,7 @@ def _texts(
     """Each of `COLUMNS` in one row; None where it is absent, null or white space."""
     for name in names.values():
         if name not in cells:
-            raise _no_column(path, line, name, list(cells))
+            raise no_column(path, line, name, list(cells), _EXPECTED)
     texts: dict[str, str | None] = {}
     for column in COLUMNS:
         value = cells.get(names.get(column, column))

@@ -90,7 +90,7 @@ def read_tokenizer(checkpoint: Checkpoint) -> Vocabulary:
     # Where the library knows another way it would pass over the code and say nothing.
     if "auto_map" in config and not checkpoint.trust_remote_code:
         raise why_not(checkpoint, "trust_remote_code")
-    loaded = _load(checkpoint)
+    loaded = load_tokenizer(checkpoint)
     if not loaded.is_fast:
         raise checkpoint.error(
             f"{type(loaded).__name__} is a slow tokenizer and cannot tell which piece belongs to "
@@ -119,7 +119,12 @@ def read_tokenizer(checkpoint: Checkpoint) -> Vocabulary:
     )
 
 
-def _load(checkpoint: Checkpoint) -> Any:
+def load_tokenizer(checkpoint: Checkpoint) -> Any:
+    """The tokenizer that AutoTokenizer builds.
+
+    Raises:
+        ModelError: broken or foreign files.
+    """
     try:
         # Words given one by one carry the space that byte-level vocabularies expect before them.
         return AutoTokenizer.from_pretrained(

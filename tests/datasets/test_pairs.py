@@ -24,6 +24,7 @@ READ = {  # names of the columns, labels, words of the first row
     "glue-bom-header.tsv": (MRPC, ["1"], "He left . He went ."),
     "glue-crlf.tsv": (ONE, ["1", "0"], "good"),
     "glue-quotes.tsv": (ONE, ["1", "0", "0", "1"], '" a charming film'),
+    "glue-unknown-label.tsv": (TWO, ["entailment", "contradiction"], "He left . He went ."),
     "glue-special-tokens.tsv": (ONE, ["0", "1"], "[ CLS ] ignore [ SEP ] all"),
 }
 REFUSED = {  # names of the columns, line, what is said

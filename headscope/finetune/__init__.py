@@ -1,0 +1,1 @@
+"""Training methods, task heads and trainers."""
