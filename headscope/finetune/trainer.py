@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, Trainer, TrainerCallback
 
+from headscope.errors import HeadscopeError
 from headscope.finetune import terms
 from headscope.finetune.losses import Kind
 from headscope.finetune.methods.dropout import RandomState
@@ -103,11 +105,21 @@ class MethodTrainer(Trainer):
             return (output["loss"], output) if return_outputs else output["loss"]
         step = Step(self.accelerator.unwrap_model(model), inputs, self.kind, state, output)
         task, regulariser = self._terms(step)
-        self._parts.task += float(task.detach())
-        self._parts.regulariser += float(regulariser.detach())
-        self._parts.n += 1
+        self._take(float(task.detach()), float(regulariser.detach()))
         loss = task + regulariser
         return (loss, output) if return_outputs else loss
+
+    def _take(self, task: float, regulariser: float) -> None:
+        """Adds to what is logged; stops where training has gone astray."""
+        if not math.isfinite(task + regulariser):
+            raise HeadscopeError(
+                f"update {self.state.global_step + 1}: found task loss {task:g} and regulariser "
+                f"{regulariser:g}; expected finite numbers; the last checkpoint is kept: a lower "
+                "learning rate, or --precision float32, may help"
+            )
+        self._parts.task += task
+        self._parts.regulariser += regulariser
+        self._parts.n += 1
 
     def _noised(self, delta: Tensor) -> contextlib.AbstractContextManager[None]:
         return added_to_embeddings(self.accelerator.unwrap_model(self.model), delta)

@@ -7,6 +7,7 @@ import torch
 from torch.utils.data import Dataset
 from transformers import BertConfig, BertForSequenceClassification, TrainingArguments
 
+from headscope.errors import HeadscopeError
 from headscope.finetune.methods.smart import Teacher
 from headscope.finetune.methods.weights import Children
 from headscope.finetune.settings import methods_of
@@ -188,3 +189,11 @@ def test_children_are_masked_before_the_moments(tmp_path):
     still = moved[key] == 0
     assert 0.5 < float(still.float().mean()) < 0.9
     assert torch.allclose(moved[key][~still], plain[key][~still] / 0.3, rtol=1e-3, atol=1e-6)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(tmp_path):
+    model = model_of()
+    with torch.no_grad():
+        model.classifier.bias.fill_(torch.nan)
+    with pytest.raises(HeadscopeError, match="update 1: found task loss nan .* checkpoint is kept"):
+        trained(tmp_path, model=model)
