@@ -50,15 +50,17 @@ def started(out):
 def contents(out):
     return {path.name: path.read_bytes() for path in out.iterdir()}
 
-begin = time.perf_counter()
 assert os.waitstatus_to_exitcode(os.waitpid(started(root / "whole"), 0)[1]) == 0
-seconds = time.perf_counter() - begin
 expected = contents(root / "whole")
+n_shards = len(expected) - 2
 draw, found = random.Random(0), []
 for point in range(n_points):
     out = root / str(point)
     child = started(out)
-    time.sleep(draw.random() * seconds)
+    n_there, over = draw.randrange(n_shards), time.monotonic() + 60
+    while len(list(out.glob("shard-*"))) < n_there and time.monotonic() < over:
+        time.sleep(0.001)
+    time.sleep(draw.random() * 0.03)
     os.kill(child, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     there = contents(out) if out.exists() else {}
@@ -66,7 +68,7 @@ for point in range(n_points):
     agree = all(there[name] == expected[name] for name in shards)
     again = os.waitstatus_to_exitcode(os.waitpid(started(out), 0)[1])
     found.append([code, len(shards), agree, again, contents(out) == expected])
-print(json.dumps([len(expected) - 2, found]))
+print(json.dumps([n_shards, found]))
 """
 
 
