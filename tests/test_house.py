@@ -351,7 +351,7 @@ KEPT = {
         command_faults, 'def f():\n    """F."""\n' + "    x = 1\n" * MAX_COMMAND,
     ),
     "private function": (docstring_faults, '"""M."""\ndef _f(): ...'),
-    "path of a web page": (place_faults, "https://example.com/home/x ~/work/x ./opt/x"),
+    "path of a web page": (place_faults, "https://example.com/home/x ~/notes/x ./opt/x"),
 }  # fmt: skip
 
 

@@ -63,8 +63,10 @@ class TrainingResult:
         scores: of the best checkpoint on the dev split.
         nulls: metric -> why it is undefined.
         best_step: updates after which it was best.
-        seconds_to_best: of training until then, evaluations included.
-        throughput: examples and tokens a second, passes a step, peak memory in MiB.
+        seconds_to_best: of training until then, evaluations included; None of a run that was
+            stopped in between.
+        throughput: examples and tokens (without padding) a second, evaluations included, and peak
+            memory on a GPU in MiB; rates are None of a run that was stopped in between.
         history: task loss, regulariser and dev metrics by update.
         warnings: whatever a reader of the numbers must know.
         runs: seed, rate, scores and time of every run, where it is the best of several.
@@ -79,7 +81,7 @@ class TrainingResult:
     scores: Mapping[str, float | None]
     nulls: Mapping[str, str]
     best_step: int
-    seconds_to_best: float
+    seconds_to_best: float | None
     throughput: Mapping[str, float | None]
     history: tuple[Mapping[str, Any], ...] = field(repr=False, default=())
     warnings: tuple[str, ...] = ()

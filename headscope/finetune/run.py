@@ -26,7 +26,8 @@ from headscope.datasets.examples import Split, refuse_other_labels
 from headscope.datasets.files import whole_file
 from headscope.datasets.tasks import Task
 from headscope.errors import HeadscopeError, InputError
-from headscope.extraction.checkpoint import quiet
+from headscope.extraction.checkpoint import DEMO, quiet
+from headscope.extraction.loading import DEMO_NOTE
 from headscope.extraction.run import versions
 from headscope.finetune.checkpoints import MarkWhole, last_whole, restore
 from headscope.finetune.encoding import Encoded, collator
@@ -95,7 +96,7 @@ def finetune(
             restore(anchors, last)
         began = time.perf_counter()
         trainer.train(resume_from_checkpoint=None if last is None else str(last))
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - began if last is None else None
         told = {"train": _told(train, data["train"]), "dev": _told(dev, data["dev"])}
         result = _result(trainer, (task, train.labels), data, (identity, told), seconds)
         if trainer.is_world_process_zero():
@@ -116,9 +117,12 @@ def _result(
     of_task: tuple[Task, tuple[str, ...]],
     data: Mapping[str, Encoded],
     told: tuple[Mapping[str, Any], Mapping[str, Mapping[str, Any]]],
-    seconds: float,
+    seconds: float | None,
 ) -> TrainingResult:
-    """What the run came to; the trainer holds the best checkpoint."""
+    """What the run came to; the trainer holds the best checkpoint.
+
+    seconds: of training; None where it was stopped in between.
+    """
     (task, labels), (identity, splits) = of_task, told
     scores, gold, found = _scored(trainer, task, data["dev"])
     warning = permuted(labels, gold, found) if task.kind == "classification" else None
@@ -133,10 +137,12 @@ def _result(
         scores=scores.values,
         nulls=scores.nulls,
         best_step=best,
-        seconds_to_best=seconds * best / max(1, trainer.state.global_step),
+        seconds_to_best=None if seconds is None else trainer.reached.get(best),
         throughput=_throughput(trainer, data["train"], seconds),
         history=tuple(trainer.state.log_history),
-        warnings=() if warning is None else (warning,),
+        warnings=tuple(
+            text for text in (DEMO_NOTE if identity["start"] == DEMO else None, warning) if text
+        ),
     )
 
 
@@ -216,6 +222,7 @@ def _arguments(out: Path, methods: Methods, settings: TrainingSettings) -> Train
         greater_is_better=True,
         logging_steps=10,
         disable_tqdm=True,
+        dataloader_pin_memory=torch.cuda.is_available(),
         ddp_broadcast_buffers=False,
         neftune_noise_alpha=None if neftune is None else neftune.alpha,
     )
@@ -325,12 +332,14 @@ def _told(split: Split, encoded: Encoded) -> dict[str, Any]:
     }
 
 
-def _throughput(trainer: MethodTrainer, train: Encoded, seconds: float) -> dict[str, float | None]:
+def _throughput(
+    trainer: MethodTrainer, train: Encoded, seconds: float | None
+) -> dict[str, float | None]:
     share = trainer.state.epoch or 0.0
     cuda = torch.cuda.is_available()
     return {
-        "examples_per_second": len(train) * share / seconds,
-        "tokens_per_second": train.n_tokens * share / seconds,
+        "examples_per_second": len(train) * share / seconds if seconds else None,
+        "tokens_per_second": train.n_tokens * share / seconds if seconds else None,
         "peak_cuda_mib": torch.cuda.max_memory_allocated() / 2**20 if cuda else None,
         "seconds": seconds,
     }

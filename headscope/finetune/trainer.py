@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,6 +70,7 @@ class MethodTrainer(Trainer):
 
     Attributes:
         frozen: a part that stays in eval mode in training.
+        reached: update -> seconds of training until it was evaluated.
     """
 
     # The heads of the library take a plain mean over the batch, which the Trainer would take for
@@ -82,6 +84,7 @@ class MethodTrainer(Trainer):
         super().__init__(*given, **more)
         self.kind, self.methods, self.anchors = kind, methods, anchors
         self.frozen: nn.Module | None = None
+        self.reached: dict[int, float] = {}
         self._delta: Tensor | None = None
         self._parts = _Parts()
         self.add_callback(_AfterStep(self))
@@ -288,10 +291,19 @@ def _drop_gradients(parameters: list[nn.Parameter]) -> None:
 
 
 class _AfterStep(TrainerCallback):
-    """The teacher follows after each update."""
+    """The teacher follows after each update; the clock is read after each evaluation."""
 
     def __init__(self, trainer: MethodTrainer) -> None:
         self.trainer = trainer
+        self.began = time.perf_counter()
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        """Training begins, or goes on."""
+        self.began = time.perf_counter()
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        """The model has been scored on dev."""
+        self.trainer.reached[state.global_step] = time.perf_counter() - self.began
 
     def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """An update has been made."""

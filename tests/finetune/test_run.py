@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,14 @@ def test_every_method_leaves_a_checkpoint_that_all_commands_take(start, tmp_path
     after = encoder.model.state_dict()
     assert before.keys() == after.keys()
     assert any(not torch.equal(before[key], after[key]) for key in before)
+
+
+def test_time_to_best_is_read_from_the_clock(start, tmp_path):
+    began = time.perf_counter()
+    result = trained(start, tmp_path / "out")
+    assert 0 < result.seconds_to_best < time.perf_counter() - began
+    assert result.best_step in (2, 4)
+    assert result.throughput["examples_per_second"] > 0
 
 
 def test_the_checkpoint_answers_as_the_trained_model_did(start, tmp_path):
@@ -162,7 +171,10 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_weights(start, tmp_path, na
     # As a kill in the middle of writing leaves it.
     shutil.copytree(checkpoint, checkpoint.parent / "checkpoint-4")
     (checkpoint.parent / "checkpoint-4" / "whole").unlink()
-    trained(start, tmp_path / "cut", name, resume=True)
+    resumed = trained(start, tmp_path / "cut", name, resume=True)
+    # Of the time before the kill nothing is known.
+    rate = resumed.throughput["examples_per_second"]
+    assert (resumed.seconds_to_best, rate) == (None, None)
     for file in ("model.safetensors", "config.json"):
         one, other = ((tmp_path / run / file).read_bytes() for run in ("whole", "cut"))
         assert one == other, file
