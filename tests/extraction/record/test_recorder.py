@@ -27,6 +27,7 @@ def test_a_shard_is_written_once_it_is_full_and_the_rest_at_the_end(
     with observe(model, [recorder]) as seen:
         for batch in batches(model, corpus.read(), batch_tokens=100):
             seen.forward(batch)
+            recorder.settle()  # a thread writes
             counts.append(len(recorder.manifest.shards))
     assert counts[0] == 0
     assert counts == sorted(counts)
